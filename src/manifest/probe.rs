@@ -1,0 +1,92 @@
+//! Probes as people write them: exactly one check, and its timing.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::names::PortName;
+use super::quantity::Timespan;
+
+/// What must pass before a service is published.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Readiness {
+    /// The check.
+    #[serde(flatten)]
+    pub check: Check,
+    /// Longest wait for it, without the time to pull. Default 30s.
+    pub timeout: Timespan,
+    /// Longest pause between two tries. Default 500ms.
+    pub interval: Timespan,
+    /// Passes in a row that count as ready. Default 1.
+    pub successes: u32,
+}
+
+/// What must go on passing while a service runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Liveness {
+    /// The check.
+    #[serde(flatten)]
+    pub check: Check,
+    /// Pause between two tries. Default 10s.
+    pub interval: Timespan,
+    /// Failures in a row that count as dead. Default 3.
+    pub failures: u32,
+}
+
+/// Held before readiness, for slow starters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Startup {
+    /// The check.
+    #[serde(flatten)]
+    pub check: Check,
+    /// Longest wait for it. Default 120s.
+    pub timeout: Timespan,
+}
+
+/// One check of a container.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Check {
+    /// GET on the published bind; no redirects or proxies are followed, 2 s a try.
+    Http {
+        /// Path and query.
+        path: String,
+        /// Declared TCP port.
+        port: PortName,
+        /// Accepted status codes, both ends included.
+        status: StatusRange,
+    },
+    /// A connection to the published bind.
+    Tcp {
+        /// Declared TCP port.
+        port: PortName,
+    },
+    /// A command in the container that must exit with 0.
+    Exec {
+        /// Program and arguments.
+        command: Vec<String>,
+    },
+    /// A text that the container's log must contain.
+    Log {
+        /// Plain text, not a pattern.
+        contains: String,
+    },
+    /// The image's own health check, run by Podherd.
+    Health,
+    /// A pause after the start; the container must still run at its end.
+    Delay(Timespan),
+    /// Ready as soon as it runs.
+    None,
+}
+
+/// Accepted HTTP status codes, written `200` or `200-399`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct StatusRange {
+    /// Lowest accepted code.
+    pub from: u16,
+    /// Highest accepted code.
+    pub to: u16,
+}

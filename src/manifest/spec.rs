@@ -1,0 +1,453 @@
+//! The types of a manifest, as the rest of the code sees them: every value
+//! parsed, every default filled in, every cross reference checked.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::names::{AppName, NetworkName, NodeName, PortName, ServiceName, VolumeName};
+use super::probe::{Liveness, Readiness, Startup};
+use super::quantity::{Bytes, Cpus, Timespan};
+
+/// One app: a validated manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct App {
+    /// Equals the last part of the etcd key.
+    pub name: AppName,
+    /// Free labels, also put on every container of the app.
+    pub labels: BTreeMap<String, String>,
+    /// App-wide settings and the services.
+    pub spec: AppSpec,
+}
+
+/// App-wide settings and the services.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AppSpec {
+    /// Environment that every service gets; a service's own value wins.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Shared networks, beside the app's private one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<SharedNetwork>,
+    /// The services by name; at least one.
+    pub services: BTreeMap<ServiceName, ServiceSpec>,
+    /// Deleting the key then only sets a condition.
+    #[serde(default)]
+    pub deletion_protection: bool,
+    /// Which host runs the app.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
+}
+
+/// A network shared between apps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SharedNetwork {
+    /// The network's name.
+    pub name: NetworkName,
+    /// Without a way out of the host.
+    #[serde(default)]
+    pub internal: bool,
+}
+
+/// Which host runs the app: one by name, or any that carries the labels.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum Placement {
+    /// Exactly this host.
+    Node(NodeName),
+    /// A host that carries all of these labels.
+    Selector(BTreeMap<String, String>),
+}
+
+/// One container of an app.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ServiceSpec {
+    /// Image reference, by tag or digest.
+    pub image: String,
+    /// When the image is pulled.
+    #[serde(default)]
+    pub pull_policy: PullPolicy,
+    /// Replaces the image's entrypoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<Vec<String>>,
+    /// Replaces the image's command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub args: Option<Vec<String>>,
+    /// Working directory in the container, absolute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_dir: Option<String>,
+    /// User, as `name`, `uid`, `name:group` or `uid:gid`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Environment of this service.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Environment variables whose values are secrets, by reference.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<String, SecretRef>,
+    /// Secrets mounted as files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<SecretFile>,
+    /// Named volumes of the app.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<VolumeMount>,
+    /// Host paths; allowed only by the node's policy.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub binds: Vec<BindMount>,
+    /// Host devices; allowed only by the node's policy.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
+    /// Memory file systems.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tmpfs: Vec<Tmpfs>,
+    /// Declared container ports.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<Port>,
+    /// HTTP routes of the traffic graph.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub http: Vec<HttpRoute>,
+    /// TCP listeners of the traffic graph.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tcp: Vec<StreamRoute>,
+    /// UDP listeners of the traffic graph.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub udp: Vec<StreamRoute>,
+    /// What must pass before the service is published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub readiness: Option<Readiness>,
+    /// What must go on passing while it serves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub liveness: Option<Liveness>,
+    /// Held before readiness, for slow starters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub startup: Option<Startup>,
+    /// How a generation is replaced.
+    #[serde(default)]
+    pub update: Update,
+    /// Time between the stop signal and the kill. Default 10s.
+    #[serde(default = "default_stop_grace")]
+    pub stop_grace: Timespan,
+    /// Signal that asks the container to leave. Default the image's, or SIGTERM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_signal: Option<String>,
+    /// What happens when the container ends.
+    #[serde(default)]
+    pub restart: RestartPolicy,
+    /// Limits.
+    #[serde(default)]
+    pub resources: Resources,
+    /// Privileges.
+    #[serde(default)]
+    pub security: Security,
+    /// Where Podman puts the logs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logging: Option<Logging>,
+    /// Services deployed before this one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depends_on: Vec<ServiceName>,
+}
+
+fn default_stop_grace() -> Timespan {
+    Timespan::from_secs(10)
+}
+
+/// When an image is pulled.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum PullPolicy {
+    /// At every deploy.
+    Always,
+    /// Only when the host lacks the image.
+    IfNotPresent,
+    /// When the tag names another digest than the local image's.
+    #[default]
+    IfTagChanged,
+    /// Never; a missing image fails the preflight.
+    Never,
+}
+
+/// A secret's value, by reference.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SecretRef {
+    /// Name of the Podman secret.
+    pub podman: String,
+}
+
+/// A secret mounted as a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SecretFile {
+    /// Absolute path in the container.
+    pub path: String,
+    /// Name of the Podman secret.
+    pub podman: String,
+    /// Octal file mode. Default 0400.
+    #[serde(default = "default_file_mode")]
+    pub mode: String,
+}
+
+fn default_file_mode() -> String {
+    "0400".to_owned()
+}
+
+/// A named volume of the app, mounted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct VolumeMount {
+    /// The volume's name within the app.
+    pub name: VolumeName,
+    /// Absolute path in the container.
+    pub path: String,
+    /// Mounted without write access.
+    #[serde(default)]
+    pub read_only: bool,
+}
+
+/// A host path, mounted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BindMount {
+    /// Absolute path on the host.
+    pub source: String,
+    /// Absolute path in the container.
+    pub path: String,
+    /// Mounted without write access.
+    #[serde(default)]
+    pub read_only: bool,
+}
+
+/// A memory file system.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Tmpfs {
+    /// Absolute path in the container.
+    pub path: String,
+    /// Largest size; the kernel's default when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<Bytes>,
+}
+
+/// A declared container port.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Port {
+    /// The port's name within the service.
+    pub name: PortName,
+    /// Port number in the container.
+    pub container: u16,
+    /// Transport. Default tcp.
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// Fixed host port on all addresses; without it a loopback port of Podherd's range.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<u16>,
+    /// What is spoken on it, for the proxy. Default http.
+    #[serde(default)]
+    pub app_protocol: AppProtocol,
+}
+
+/// Transport protocol of a port.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// TCP.
+    #[default]
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+impl Protocol {
+    /// `tcp` or `udp`, as Podman and the etcd keys write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        }
+    }
+}
+
+/// What the proxy speaks to a backend.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AppProtocol {
+    /// HTTP/1.1.
+    #[default]
+    Http,
+    /// HTTP/2 without TLS, prior knowledge (gRPC).
+    H2c,
+}
+
+/// One host and path that the traffic graph routes to a port.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HttpRoute {
+    /// Host name, lower case, without a port.
+    pub host: String,
+    /// Path prefix, matched by whole segments. Default `/`.
+    #[serde(default = "default_path")]
+    pub path: String,
+    /// Declared port of the service.
+    pub port: PortName,
+    /// TLS for this host. Default off.
+    #[serde(default)]
+    pub tls: Tls,
+}
+
+fn default_path() -> String {
+    "/".to_owned()
+}
+
+/// TLS termination for a host.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Tls {
+    /// Plain HTTP.
+    #[default]
+    Off,
+    /// A certificate that the data plane obtains.
+    Auto,
+}
+
+/// One TCP or UDP listener that the traffic graph routes to a port.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StreamRoute {
+    /// Port on which the data plane listens.
+    pub listen: u16,
+    /// Declared port of the service.
+    pub port: PortName,
+}
+
+/// How a generation is replaced by the next.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Update {
+    /// In which order.
+    pub strategy: Strategy,
+    /// What a failed replacement leads to.
+    pub on_failure: OnFailure,
+    /// Longest wait for requests in flight. Default 10s.
+    pub drain: Timespan,
+}
+
+impl Default for Update {
+    fn default() -> Self {
+        Self {
+            strategy: Strategy::default(),
+            on_failure: OnFailure::default(),
+            drain: Timespan::from_secs(10),
+        }
+    }
+}
+
+/// The order of a replacement.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Strategy {
+    /// The old generation is gone before the new one is created.
+    #[default]
+    Sequential,
+    /// The new generation serves before the old one is drained.
+    Overlap,
+}
+
+/// What a failed replacement leads to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OnFailure {
+    /// Stop, report, wait for a retry or a change.
+    #[default]
+    Halt,
+    /// Deploy the previous revision as an operation of its own.
+    Rollback,
+}
+
+/// What happens when a container ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RestartPolicy {
+    /// It is started again, with backoff.
+    #[default]
+    Always,
+    /// It is started again when its exit code was not 0.
+    OnFailure,
+    /// It stays down.
+    Never,
+}
+
+/// Limits of a container; absent means unlimited.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Resources {
+    /// CPU time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<Cpus>,
+    /// Memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Bytes>,
+    /// Number of processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pids: Option<u32>,
+}
+
+/// Privileges of a container.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Security {
+    /// The root file system without write access.
+    #[serde(default)]
+    pub read_only_root: bool,
+    /// Capabilities taken away; `ALL` for every one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cap_drop: Vec<String>,
+    /// Capabilities given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cap_add: Vec<String>,
+    /// No gain of privileges by setuid programs.
+    #[serde(default)]
+    pub no_new_privileges: bool,
+    /// User namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub userns: Option<Userns>,
+}
+
+/// User namespace of a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Userns {
+    /// One of its own, with IDs that Podman chooses.
+    Auto,
+    /// The host's.
+    Host,
+}
+
+/// Where Podman puts a container's logs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Logging {
+    /// Podman's log driver.
+    pub driver: LogDriver,
+    /// Largest size of a log file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_size: Option<Bytes>,
+}
+
+/// Podman's log drivers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum LogDriver {
+    /// A file a container, in Kubernetes' format.
+    #[serde(rename = "k8s-file")]
+    K8sFile,
+    /// The systemd journal.
+    #[serde(rename = "journald")]
+    Journald,
+    /// None kept.
+    #[serde(rename = "none")]
+    None,
+}
