@@ -1,1 +1,3 @@
-//! x
+//! Podherd: a reconciling controller for Podman.
+
+pub mod manifest;
