@@ -4,6 +4,7 @@
 //! transactions, watches, leases. Nothing above it knows etcd.
 
 mod authority;
+mod records;
 
 use std::fmt;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 
 pub use authority::{Authority, AuthorityKeeper, Fence, NotLeading, authority};
+pub use records::{AppRecords, Batch, Kept, Records, RecordsError};
 
 /// A key with its value, as the store has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
