@@ -1,4 +1,5 @@
 //! Podherd, a Kubernetes-style reconciling controller for Podman.
+pub mod backoff;
 pub mod clock;
 pub mod manifest;
 pub mod plan;

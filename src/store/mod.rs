@@ -4,6 +4,7 @@
 //! transactions, watches, leases. Nothing above it knows etcd.
 
 mod authority;
+mod newest;
 mod records;
 
 use std::fmt;
@@ -13,7 +14,8 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 
 pub use authority::{Authority, AuthorityKeeper, Fence, NotLeading, authority};
-pub use records::{AppRecords, Batch, Kept, Records, RecordsError};
+pub use newest::Newest;
+pub use records::{AppRecords, Changes, Kept, Records, RecordsError};
 
 /// A key with its value, as the store has it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Typed, fenced access to the records of an app.
 //!
-//! Reads give everything about an app at one store revision. Writes are
-//! [`Batch`]es: one transaction that compares the leadership key and an anchor
-//! key's revision. The anchor makes a write whose reply was lost safe to send
+//! Reads give everything about an app at one store revision. A write is one
+//! transaction around one record; it compares the leadership key and the
+//! revision of that record. So a write whose reply was lost is safe to send
 //! again: it is applied once, or found to be applied.
 
 use std::sync::Arc;
@@ -80,48 +80,18 @@ pub struct AppRecords {
     pub status: Option<Kept<Status>>,
 }
 
-/// One transaction of the controller.
-#[derive(Debug, Clone)]
-pub struct Batch {
-    anchor: (String, Vec<u8>),
-    txn: Txn,
-}
+/// Writes that go together with a record.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes(Txn);
 
-impl Batch {
-    /// A batch around the record at `key`, last written at `known` (`None`: it
-    /// must not exist yet).
-    ///
-    /// # Errors
-    /// When the record can't be encoded.
-    pub fn anchored<T: Record>(
-        key: String,
-        known: Option<i64>,
-        record: &T,
-    ) -> Result<Self, RecordsError> {
-        let value = encode_at(&key, record)?;
-        let txn = Txn::default()
-            .when(
-                key.clone(),
-                known.map_or(Target::Absent, Target::ModRevision),
-            )
-            .put(key.clone(), value.clone());
-        Ok(Self {
-            anchor: (key, value),
-            txn,
-        })
-    }
-
+impl Changes {
     /// Adds a record.
     ///
     /// # Errors
     /// When the record can't be encoded.
     pub fn put<T: Record>(&mut self, key: String, record: &T) -> Result<(), RecordsError> {
         let value = encode_at(&key, record)?;
-        self.push(Write::Put {
-            key,
-            value,
-            lease: None,
-        });
+        self.push(Write::Put { key, value, lease: None });
         Ok(())
     }
 
@@ -130,7 +100,7 @@ impl Batch {
     /// # Errors
     /// When the record can't be encoded.
     pub fn create<T: Record>(&mut self, key: String, record: &T) -> Result<(), RecordsError> {
-        self.txn = std::mem::take(&mut self.txn).when(key.clone(), Target::Absent);
+        self.0 = std::mem::take(&mut self.0).when(key.clone(), Target::Absent);
         self.put(key, record)
     }
 
@@ -144,8 +114,28 @@ impl Batch {
         self.push(Write::DeletePrefix(prefix));
     }
 
+    /// Adds all that `others` hold. etcd refuses a transaction that writes a
+    /// key twice, so the later write of a key replaces the earlier one.
+    pub fn extend(&mut self, others: Self) {
+        self.0.compares.extend(others.0.compares);
+        for write in others.0.writes {
+            self.push(write);
+        }
+    }
+
     fn push(&mut self, write: Write) {
-        self.txn.writes.push(write);
+        if let Some(key) = key_of(&write) {
+            self.0.writes.retain(|earlier| key_of(earlier) != Some(key));
+        }
+        self.0.writes.push(write);
+    }
+}
+
+/// The single key that a write is about.
+fn key_of(write: &Write) -> Option<&str> {
+    match write {
+        Write::Put { key, .. } | Write::Delete(key) => Some(key),
+        Write::DeletePrefix(_) => None,
     }
 }
 
@@ -282,22 +272,34 @@ impl Records {
         Ok(decode_first(entries)?.map(|kept| kept.record))
     }
 
-    /// Applies a batch once. Gives the revision at which it was applied.
+    /// Writes a record and the changes that go with it, in one transaction, once.
+    /// `known` is the revision at which the record was last written; `None`
+    /// when it must not exist yet. Gives the revision of the write.
     ///
     /// # Errors
     /// When this controller doesn't lead, somebody else wrote, or the store
     /// fails; then nothing is applied, or its result couldn't be found out.
-    pub async fn commit(&self, batch: Batch) -> Result<i64, RecordsError> {
-        let (anchor, value) = batch.anchor;
+    pub async fn commit<T: Record>(
+        &self,
+        key: String,
+        known: Option<i64>,
+        record: &T,
+        changes: Changes,
+    ) -> Result<i64, RecordsError> {
+        let value = encode_at(&key, record)?;
+        let mut txn = changes
+            .0
+            .when(key.clone(), known.map_or(Target::Absent, Target::ModRevision));
+        txn.writes.push(Write::Put { key: key.clone(), value: value.clone(), lease: None });
         let mut tries = 0;
         loop {
             let fence = self.authority.permit(WRITE)?;
-            match self.store.commit(fence.guard(batch.txn.clone())).await {
+            match self.store.commit(fence.guard(txn.clone())).await {
                 Ok(Commit::Applied(revision)) => return Ok(revision),
                 Ok(Commit::Refused(keys)) => {
-                    // An earlier try of this very batch may have been the writer.
+                    // An earlier try of this very transaction may have been the writer.
                     if tries > 0
-                        && let Some(revision) = self.written(&anchor, &value).await?
+                        && let Some(revision) = self.written(&key, &value).await?
                     {
                         return Ok(revision);
                     }
