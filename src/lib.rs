@@ -3,6 +3,8 @@ pub mod backoff;
 pub mod clock;
 pub mod manifest;
 pub mod plan;
+pub mod probe;
+pub mod reconcile;
 pub mod runtime;
 pub mod state;
 pub mod store;
