@@ -10,7 +10,7 @@ mod spec;
 
 pub use names::{AppName, NameError, NetworkName, NodeName, PortName, ServiceName, VolumeName};
 pub use probe::{Check, Liveness, Readiness, Startup, StatusRange};
-pub use quantity::{Bytes, Cpus, Timespan};
+pub use quantity::{Bytes, Cpus, QuantityError, Timespan};
 pub use spec::{
     App, AppProtocol, AppSpec, BindMount, HttpRoute, LogDriver, Logging, OnFailure, Placement,
     Port, Protocol, PullPolicy, Resources, RestartPolicy, SecretFile, SecretRef, Security,
