@@ -1,6 +1,7 @@
 //! Podherd, a Kubernetes-style reconciling controller for Podman.
 pub mod clock;
 pub mod manifest;
+pub mod probe;
 pub mod runtime;
 pub mod state;
 pub mod store;
