@@ -1,1 +1,7 @@
-//! x
+//! Podherd, a Kubernetes-style reconciling controller for Podman.
+pub mod clock;
+pub mod manifest;
+pub mod runtime;
+pub mod state;
+pub mod store;
+pub mod traffic;

@@ -12,7 +12,7 @@ pub use names::{AppName, NameError, NetworkName, NodeName, PortName, ServiceName
 pub use probe::{Check, Liveness, Readiness, Startup, StatusRange};
 pub use quantity::{Bytes, Cpus, Timespan};
 pub use spec::{
-    App, AppProtocol, AppSpec, BindMount, HttpRoute, LogDriver, Logging, OnFailure, Placement, Port,
-    Protocol, PullPolicy, Resources, RestartPolicy, SecretFile, SecretRef, Security, ServiceSpec,
-    SharedNetwork, Strategy, StreamRoute, Tls, Tmpfs, Update, Userns, VolumeMount,
+    App, AppProtocol, AppSpec, BindMount, HttpRoute, LogDriver, Logging, OnFailure, Placement,
+    Port, Protocol, PullPolicy, Resources, RestartPolicy, SecretFile, SecretRef, Security,
+    ServiceSpec, SharedNetwork, Strategy, StreamRoute, Tls, Tmpfs, Update, Userns, VolumeMount,
 };

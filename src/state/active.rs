@@ -1,0 +1,76 @@
+//! ACTIVE: what serves now.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::manifest::{NodeName, PortName, Protocol, ServiceName};
+
+use super::ids::{ContainerId, Digest, RevisionNumber};
+use super::record::Record;
+
+/// The durable record of what serves now.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Active {
+    /// The effective generation of each service.
+    pub services: BTreeMap<ServiceName, ActiveService>,
+}
+
+/// The effective generation of one service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ActiveService {
+    /// The revision it was made from.
+    pub revision: RevisionNumber,
+    /// The image as the manifest names it.
+    pub image: String,
+    /// The image's digest.
+    pub digest: Digest,
+    /// The exact container.
+    pub container: ContainerId,
+    /// The host it runs on.
+    pub node: NodeName,
+    /// Inspected host ports; empty while it isn't verified.
+    pub binds: Vec<Bind>,
+    /// Start of the execution that was verified and that traffic accepted.
+    /// An execution with another start is unverified.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verified: Option<Timestamp>,
+}
+
+/// A host port that the runtime gave to one container port.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Bind {
+    /// The declared port.
+    pub port: PortName,
+    /// Port number in the container.
+    pub container: u16,
+    /// Transport.
+    pub protocol: Protocol,
+    /// Host address on which it is published.
+    pub host_ip: IpAddr,
+    /// Host port on which it is published.
+    pub host: u16,
+}
+
+impl Bind {
+    /// Where this host reaches the container port: loopback when it is
+    /// published on all addresses.
+    pub fn address(&self) -> SocketAddr {
+        let ip = match self.host_ip {
+            IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
+            IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(std::net::Ipv6Addr::LOCALHOST),
+            ip => ip,
+        };
+        SocketAddr::new(ip, self.host)
+    }
+}
+
+impl Record for Active {
+    const SCHEMA: u32 = 1;
+    const KIND: &'static str = "active";
+}

@@ -1,0 +1,27 @@
+//! The durable records and their keys; no I/O.
+//!
+//! A record is JSON with a `schema` number. Everything the controller must
+//! remember over a crash is one of these, under a key that [`Keys`] names.
+
+mod active;
+mod ids;
+mod keys;
+mod operation;
+mod ownership;
+mod record;
+mod revision;
+mod status;
+
+pub use active::{Active, ActiveService, Bind};
+pub use ids::{ContainerId, Digest, Incarnation, OperationId, RevisionNumber};
+pub use keys::Keys;
+pub use operation::{
+    Diagnostics, Operation, Outcome, OutcomeKind, Request, Step, StepKind, StepState, Verb, Warning,
+};
+pub use ownership::{
+    BindClaim, Inhibition, InhibitionReason, Intent, Leader, Node, Ownership, Resources, Retained,
+    Wish,
+};
+pub use record::{Record, RecordError, decode, encode};
+pub use revision::{PinnedService, Revision};
+pub use status::{Condition, ConditionType, Event, EventType, ServiceStatus, Status, Truth};

@@ -1,0 +1,132 @@
+//! The records of the traffic graph.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::manifest::{AppProtocol, NodeName, ServiceName, Tls};
+use crate::state::{ContainerId, Incarnation, Record};
+
+/// Everything that is routed to one app.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AppRoutes {
+    /// The incarnation that is routed to.
+    pub incarnation: Incarnation,
+    /// HTTP rules.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub http: Vec<HttpRule>,
+    /// TCP listeners.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tcp: Vec<StreamRule>,
+    /// UDP listeners.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub udp: Vec<StreamRule>,
+}
+
+/// Requests for one host and path prefix.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HttpRule {
+    /// Host name, lower case.
+    pub host: String,
+    /// Path prefix, matched by whole segments.
+    pub path: String,
+    /// The service that answers.
+    pub service: ServiceName,
+    /// TLS for the host.
+    pub tls: Tls,
+    /// What the backends speak.
+    pub protocol: AppProtocol,
+    /// Who answers; nobody while the service is withdrawn (503).
+    pub backends: Vec<Backend>,
+}
+
+/// Connections or datagrams to one listener.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StreamRule {
+    /// Port on which the data plane listens.
+    pub listen: u16,
+    /// The service that answers.
+    pub service: ServiceName,
+    /// Who answers.
+    pub backends: Vec<Backend>,
+}
+
+/// One container that answers. Its address never changes: another address is
+/// another backend.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Backend {
+    /// The container.
+    pub container: ContainerId,
+    /// Start of the verified execution: a restarted container is another backend.
+    pub started_at: Timestamp,
+    /// The host it runs on.
+    pub node: NodeName,
+    /// Where it is reached.
+    pub address: SocketAddr,
+}
+
+impl AppRoutes {
+    /// The containers that are routed to.
+    pub fn containers(&self) -> BTreeSet<&ContainerId> {
+        let http = self.http.iter().flat_map(|rule| &rule.backends);
+        let streams = self
+            .tcp
+            .iter()
+            .chain(&self.udp)
+            .flat_map(|rule| &rule.backends);
+        http.chain(streams)
+            .map(|backend| &backend.container)
+            .collect()
+    }
+
+    /// The same routes with this service's backends taken out.
+    #[must_use]
+    pub fn without(mut self, service: &ServiceName) -> Self {
+        for rule in self.http.iter_mut().filter(|rule| &rule.service == service) {
+            rule.backends.clear();
+        }
+        for rule in self
+            .tcp
+            .iter_mut()
+            .chain(&mut self.udp)
+            .filter(|rule| &rule.service == service)
+        {
+            rule.backends.clear();
+        }
+        self
+    }
+}
+
+/// A registered data plane, on its own lease.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DataPlane {
+    /// Its host.
+    pub node: NodeName,
+    /// Its name, unique on the host.
+    pub name: String,
+    /// Since when it runs.
+    pub since: Timestamp,
+    /// Revision of the graph that it serves; 0 before the first.
+    pub applied: i64,
+    /// Requests in flight of each container that it doesn't route to any more.
+    /// One with none is left out.
+    #[serde(default)]
+    pub draining: BTreeMap<ContainerId, u64>,
+}
+
+impl Record for AppRoutes {
+    const SCHEMA: u32 = 1;
+    const KIND: &'static str = "routes";
+}
+
+impl Record for DataPlane {
+    const SCHEMA: u32 = 1;
+    const KIND: &'static str = "data plane";
+}
