@@ -12,7 +12,7 @@ use super::podman;
 use super::sandbox::{Net, Sandbox};
 
 /// PID 1 of every demo image. It leaves at once on SIGTERM.
-const DEMO: &str = include_str!("demo.sh");
+const DEMO: &str = include_str!("../../../scripts/demo-web.sh");
 
 /// An image that the tests deploy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
