@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-podherd=$PWD/${1:-target/debug/podherd}
+podherd=$(realpath "${1:-target/debug/podherd}")
 state=$PWD/.demo
 
 if [ -z "${DEMO_INSIDE:-}" ]; then
@@ -19,9 +19,15 @@ if [ -z "${DEMO_INSIDE:-}" ]; then
     fi
     rm -rf "$state"
     mkdir "$state"
+    # Killing unshare ends all that runs inside, and so does its parent's end.
+    DEMO_INSIDE=yes setpriv --pdeathsig KILL unshare --mount --net --pid --fork \
+        --kill-child=KILL --mount-proc --propagation private -- \
+        catatonit -- "$0" "${1:-target/debug/podherd}" &
+    inside=$!
+    trap 'kill -KILL "$inside"' INT TERM HUP
     code=0
-    DEMO_INSIDE=yes unshare --mount --net --pid --fork --kill-child=KILL --mount-proc \
-        --propagation private -- catatonit -- "$0" "${1:-target/debug/podherd}" || code=$?
+    wait "$inside" || code=$?
+    wait "$inside" 2>/dev/null || true
     for container in "$state"/podman/root/*-containers/*/; do
         rmdir /sys/fs/cgroup{,/*}/libpod_parent/*"$(basename "$container")" 2>/dev/null || true
     done
@@ -35,7 +41,6 @@ fi
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 show() { printf '$ %s\n' "$*"; }
-trap 'exit 130' INT TERM
 
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /dev/shm
@@ -81,9 +86,10 @@ put() {
 
 # ready: the status speaks of the manifest last put, and says Ready
 ready() {
-    etcdctl get --print-value-only /podherd/status/blog | jq -e --argjson revision "$revision" '
+    etcdctl get --print-value-only /podherd/status/blog | jq --argjson revision "$revision" '
         .observedRevision >= $revision
-        and any(.conditions[]; .type == "Ready" and .status == "True")'
+        and any(.conditions[]; .type == "Ready" and .status == "True")' |
+        grep -q true
 }
 
 request() {
