@@ -149,6 +149,7 @@ fn leftovers(snapshot: &Snapshot) -> Vec<Action> {
             Some(Action::Sweep {
                 service,
                 container: container.id.clone(),
+                name: container.name.clone(),
             })
         })
         .collect()

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use crate::manifest::{Check, Port, ServiceName};
 use crate::probe::{ProbeFailure, ProbeFailureKind, wait_ready};
 use crate::runtime::{
-    Container, ContainerSpec, ContainerState, Labels, NetworkAttachment, PortMapping,
-    RuntimeError, TmpfsMount, VolumeAttachment, deadline,
+    Container, ContainerSpec, ContainerState, Labels, NetworkAttachment, PortMapping, RuntimeError,
+    TmpfsMount, VolumeAttachment, deadline,
 };
 use crate::state::{
     Bind, BindClaim, ContainerId, Diagnostics, PinnedService, RevisionNumber, Warning, labels,
@@ -57,7 +57,10 @@ impl Run<'_> {
             .map(|volume| self.volume_name(volume.name.as_str()))
             .collect();
         self.ownership.resources.networks.insert(network.clone());
-        self.ownership.resources.volumes.extend(volumes.iter().cloned());
+        self.ownership
+            .resources
+            .volumes
+            .extend(volumes.iter().cloned());
         let mut changes = Changes::default();
         changes.put(self.ctx.records.keys().ownership(self.app), &self.ownership)?;
         self.journal.begin(index, changes).await?;
@@ -99,12 +102,7 @@ impl Run<'_> {
         self.check_owner("volume", name, found.as_ref())
     }
 
-    fn check_owner(
-        &self,
-        what: &str,
-        name: &str,
-        found: Option<&Labels>,
-    ) -> Result<(), StepError> {
+    fn check_owner(&self, what: &str, name: &str, found: Option<&Labels>) -> Result<(), StepError> {
         let ours = self.ownership.incarnation.to_string();
         match found.and_then(|labels| labels.get(labels::INCARNATION)) {
             Some(incarnation) if *incarnation == ours => Ok(()),
@@ -127,7 +125,11 @@ impl Run<'_> {
         service: &ServiceName,
         revision: RevisionNumber,
     ) -> Result<(), StepError> {
-        let candidate = Candidate { revision, step: index, ..Candidate::default() };
+        let candidate = Candidate {
+            revision,
+            step: index,
+            ..Candidate::default()
+        };
         self.candidates.insert(service.clone(), candidate);
         self.make(index, service, 1).await
     }
@@ -154,7 +156,10 @@ impl Run<'_> {
         let id = match self.ctx.runtime.create(&spec).await {
             Ok(id) => id,
             // A lost reply isn't a failure: the name says whether it was created.
-            Err(error) => self.find_made(&name).await?.ok_or_else(|| runtime_failure(&error))?,
+            Err(error) => self
+                .find_made(&name)
+                .await?
+                .ok_or_else(|| runtime_failure(&error))?,
         };
         self.candidate_mut(service)?.container = Some(id.clone());
         self.journal.made(index, &id);
@@ -163,7 +168,12 @@ impl Run<'_> {
 
     /// The container of this name, when this operation made it.
     async fn find_made(&self, name: &str) -> Result<Option<ContainerId>, StepError> {
-        let found = self.ctx.runtime.inspect(name).await.map_err(|e| runtime_failure(&e))?;
+        let found = self
+            .ctx
+            .runtime
+            .inspect(name)
+            .await
+            .map_err(|e| runtime_failure(&e))?;
         let operation = self.journal.operation().id.as_str();
         let ours = found.filter(|container| {
             container.labels.get(labels::OPERATION).map(String::as_str) == Some(operation)
@@ -185,11 +195,11 @@ impl Run<'_> {
             let mut mappings = Vec::new();
             for port in &pinned.spec.ports {
                 let mapping = self.claim_port(port, &claim).await?;
-                let key = self.ctx.records.keys().bind(
-                    &self.ctx.node,
-                    mapping.protocol,
-                    mapping.host,
-                );
+                let key =
+                    self.ctx
+                        .records
+                        .keys()
+                        .bind(&self.ctx.node, mapping.protocol, mapping.host);
                 changes.create(key, &claim)?;
                 mappings.push(mapping);
             }
@@ -226,8 +236,10 @@ impl Run<'_> {
                 (Ipv4Addr::UNSPECIFIED, host)
             }
             None => {
-                let free =
-                    ctx.ports.claim_free(&ctx.records, port.protocol, claim, &ctx.entropy).await?;
+                let free = ctx
+                    .ports
+                    .claim_free(&ctx.records, port.protocol, claim, &ctx.entropy)
+                    .await?;
                 let host = free.map_err(|e| Failure::passing("PortsExhausted", e.to_string()))?;
                 (Ipv4Addr::LOCALHOST, host)
             }
@@ -252,7 +264,10 @@ impl Run<'_> {
         let spec = &pinned.spec;
         let mut labels = self.labels(Some(service));
         labels.insert(labels::REVISION.to_owned(), candidate.revision.to_string());
-        labels.insert(labels::OPERATION.to_owned(), self.journal.operation().id.to_string());
+        labels.insert(
+            labels::OPERATION.to_owned(),
+            self.journal.operation().id.to_string(),
+        );
         if let Some(revision) = self.revision(candidate.revision) {
             for (key, value) in &revision.labels {
                 labels.entry(key.clone()).or_insert_with(|| value.clone());
@@ -395,11 +410,14 @@ impl Run<'_> {
     }
 
     async fn inspect_existing(&self, id: &ContainerId) -> Result<Container, StepError> {
-        let found =
-            self.ctx.runtime.inspect(id.as_str()).await.map_err(|e| runtime_failure(&e))?;
-        Ok(found.ok_or_else(|| {
-            Failure::passing("ContainerGone", format!("container {id} is gone"))
-        })?)
+        let found = self
+            .ctx
+            .runtime
+            .inspect(id.as_str())
+            .await
+            .map_err(|e| runtime_failure(&e))?;
+        Ok(found
+            .ok_or_else(|| Failure::passing("ContainerGone", format!("container {id} is gone")))?)
     }
 
     /// Waits for readiness on the fresh binds, and checks that nothing moved.
@@ -411,8 +429,10 @@ impl Run<'_> {
         self.journal.begin(index, Changes::default()).await?;
         let candidate = self.candidate(service)?.clone();
         let container = self.container_of(service)?;
-        let readiness =
-            self.pinned_at(service, candidate.revision)?.spec.effective_readiness();
+        let readiness = self
+            .pinned_at(service, candidate.revision)?
+            .spec
+            .effective_readiness();
         let ctx = self.ctx;
         let probing = wait_ready(
             ctx.prober.as_ref(),
@@ -431,7 +451,8 @@ impl Run<'_> {
         if let Err(failure) = answer {
             return Err(self.unready(&container, failure).await.into());
         }
-        self.check_unmoved(service, &candidate, &container, &readiness.check).await?;
+        self.check_unmoved(service, &candidate, &container, &readiness.check)
+            .await?;
         self.journal.made(index, &container);
         Ok(())
     }
@@ -445,7 +466,10 @@ impl Run<'_> {
         };
         let message = failure.message.clone();
         let diagnostics = Some(self.diagnostics(container, Some(failure)).await);
-        Failure { diagnostics, ..Failure::passing(reason, message) }
+        Failure {
+            diagnostics,
+            ..Failure::passing(reason, message)
+        }
     }
 
     /// What passed readiness must be what is published.
@@ -479,7 +503,10 @@ impl Run<'_> {
         probe: Option<ProbeFailure>,
     ) -> Diagnostics {
         let runtime = &self.ctx.runtime;
-        let log_tail = runtime.logs(container, LOG_LINES).await.unwrap_or_default();
+        let log_tail = runtime
+            .logs(container, LOG_LINES, None)
+            .await
+            .unwrap_or_default();
         let found = runtime.inspect(container.as_str()).await.ok().flatten();
         Diagnostics {
             log_tail,
@@ -495,9 +522,17 @@ impl Run<'_> {
         &mut self,
         service: &ServiceName,
     ) -> Result<(), ReconcileError> {
-        let Some(candidate) = self.candidates.get(service).cloned() else { return Ok(()) };
-        let Some(name) = candidate.made else { return Ok(()) };
-        let published = self.active.services.get(service).map(|active| &active.container);
+        let Some(candidate) = self.candidates.get(service).cloned() else {
+            return Ok(());
+        };
+        let Some(name) = candidate.made else {
+            return Ok(());
+        };
+        let published = self
+            .active
+            .services
+            .get(service)
+            .map(|active| &active.container);
         if candidate.container.is_some() && published == candidate.container.as_ref() {
             return Ok(());
         }
@@ -559,9 +594,10 @@ fn binds(ports: &[Port], container: &Container) -> Result<Vec<Bind>, Failure> {
     ports
         .iter()
         .map(|port| {
-            let given = container.ports.iter().find(|given| {
-                given.container == port.container && given.protocol == port.protocol
-            });
+            let given = container
+                .ports
+                .iter()
+                .find(|given| given.container == port.container && given.protocol == port.protocol);
             given
                 .map(|given| Bind {
                     port: port.name.clone(),

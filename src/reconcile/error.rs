@@ -23,7 +23,9 @@ pub enum ReconcileError {
     Interrupted,
     /// A candidate of an interrupted operation couldn't be removed: changing
     /// anything else might make a second writer.
-    #[error("candidate {container} could not be removed: {cause}; every change of the app waits until it is gone")]
+    #[error(
+        "candidate {container} could not be removed: {cause}; every change of the app waits until it is gone"
+    )]
     CandidateStays {
         /// Its name.
         container: String,
@@ -71,12 +73,20 @@ pub(super) struct Failure {
 impl Failure {
     /// A failure that another try may mend.
     pub fn passing(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into(), retryable: true, diagnostics: None }
+        Self {
+            reason,
+            message: message.into(),
+            retryable: true,
+            diagnostics: None,
+        }
     }
 
     /// A failure that only a changed manifest or host mends.
     pub fn lasting(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { retryable: false, ..Self::passing(reason, message) }
+        Self {
+            retryable: false,
+            ..Self::passing(reason, message)
+        }
     }
 }
 
@@ -106,7 +116,13 @@ impl From<NotLeading> for StepError {
 
 impl From<RecordError> for StepError {
     fn from(source: RecordError) -> Self {
-        Self::Interrupted(RecordsError::Damaged { key: String::new(), source }.into())
+        Self::Interrupted(
+            RecordsError::Damaged {
+                key: String::new(),
+                source,
+            }
+            .into(),
+        )
     }
 }
 
@@ -115,6 +131,7 @@ pub(super) fn runtime_failure(error: &RuntimeError) -> Failure {
     let reason = match error {
         RuntimeError::Unavailable { .. } | RuntimeError::Deadline { .. } => "PodmanUnavailable",
         RuntimeError::ImageUnknown { .. } => "ImageUnknown",
+        RuntimeError::ImageAbsent { .. } => "ImageAbsent",
         RuntimeError::ImageDenied { .. } => "ImageDenied",
         RuntimeError::PullFailed { .. } => "ImagePullFailed",
         RuntimeError::PortInUse { .. } => "PortInUse",
@@ -137,7 +154,9 @@ pub(super) fn traffic_error(what: &str, error: TrafficError) -> StepError {
         TrafficError::Unconfirmed { .. } => {
             Failure::passing("TrafficUnconfirmed", format!("{what}: {error}")).into()
         }
-        TrafficError::Conflict { .. } => Failure::lasting("RouteConflict", error.to_string()).into(),
+        TrafficError::Conflict { .. } => {
+            Failure::lasting("RouteConflict", error.to_string()).into()
+        }
         TrafficError::Store(_) | TrafficError::Record(_) | TrafficError::NotLeading(_) => {
             StepError::Interrupted(error.into())
         }

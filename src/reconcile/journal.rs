@@ -7,9 +7,7 @@
 use crate::clock::Clock;
 use crate::manifest::AppName;
 use crate::plan::Action;
-use crate::state::{
-    ContainerId, Diagnostics, Operation, Outcome, Step, StepState, Warning,
-};
+use crate::state::{ContainerId, Diagnostics, Operation, Outcome, Step, StepState, Warning};
 use crate::store::{Changes, Records, RecordsError};
 
 /// How many operations of an app are kept.
@@ -36,7 +34,14 @@ impl<'c> Journal<'c> {
         app: &'c AppName,
         operation: Operation,
     ) -> Self {
-        Self { records, clock, app, operation, known: None, staged: Changes::default() }
+        Self {
+            records,
+            clock,
+            app,
+            operation,
+            known: None,
+            staged: Changes::default(),
+        }
     }
 
     /// A journal that goes on with an operation found in flight.
@@ -47,7 +52,10 @@ impl<'c> Journal<'c> {
         operation: Operation,
         mod_revision: i64,
     ) -> Self {
-        Self { known: Some(mod_revision), ..Self::new(records, clock, app, operation) }
+        Self {
+            known: Some(mod_revision),
+            ..Self::new(records, clock, app, operation)
+        }
     }
 
     /// The operation as it will be written next.
@@ -76,7 +84,10 @@ impl<'c> Journal<'c> {
         let mut changes = self.staged.clone();
         changes.extend(needs);
         let key = self.records.keys().operation(self.app, &self.operation.id);
-        let revision = self.records.commit(key, self.known, &self.operation, changes).await?;
+        let revision = self
+            .records
+            .commit(key, self.known, &self.operation, changes)
+            .await?;
         self.known = Some(revision);
         self.staged = Changes::default();
         Ok(())
@@ -130,7 +141,11 @@ impl<'c> Journal<'c> {
         self.operation.finished_at = Some(self.clock.now());
         self.operation.outcome = Some(outcome);
         let surplus = (earlier.len() + 1).saturating_sub(KEPT);
-        for old in earlier.iter().filter(|old| old.id != self.operation.id).take(surplus) {
+        for old in earlier
+            .iter()
+            .filter(|old| old.id != self.operation.id)
+            .take(surplus)
+        {
             changes.delete(self.records.keys().operation(self.app, &old.id));
         }
         self.write(changes).await?;

@@ -127,7 +127,10 @@ pub struct Reconciler {
 impl Reconciler {
     /// A reconciler that reaches the world with this context.
     pub fn new(ctx: Context) -> Self {
-        Self { ctx, pacing: Pacing::default() }
+        Self {
+            ctx,
+            pacing: Pacing::default(),
+        }
     }
 
     /// Forgets what only holds within one term of leadership.
@@ -178,24 +181,31 @@ impl Reconciler {
             Next::Recover(id) => self.recover(snapshot, &id).await?,
             Next::Sweep(actions) => return self.sweep(snapshot, actions, cancel).await,
             Next::Remove(actions) => {
-                return self.upkeep(snapshot, Verb::Remove, actions, None, cancel).await;
+                return self
+                    .upkeep(snapshot, Verb::Remove, actions, None, cancel)
+                    .await;
             }
             Next::Forget => self.forget(app).await?,
             Next::Deploy => self.deploy(snapshot, cancel).await?,
             Next::Repair(actions) => {
-                return self.upkeep(snapshot, Verb::Recover, actions, None, cancel).await;
+                return self
+                    .upkeep(snapshot, Verb::Recover, actions, None, cancel)
+                    .await;
             }
             Next::Hold { reason, message } => {
                 tracing::warn!(app = %app, reason, "held: {message}");
-                self.write_status(snapshot, &Phase::Held { reason, message }).await?;
+                self.write_status(snapshot, &Phase::Held { reason, message })
+                    .await?;
                 return Ok(Some(Verdict::Settled));
             }
             Next::Wait(time) => {
-                self.write_status(snapshot, &self.resting_phase(snapshot)).await?;
+                self.write_status(snapshot, &self.resting_phase(snapshot))
+                    .await?;
                 return Ok(Some(Verdict::Again(time)));
             }
             Next::Settled => {
-                self.write_status(snapshot, &self.resting_phase(snapshot)).await?;
+                self.write_status(snapshot, &self.resting_phase(snapshot))
+                    .await?;
                 return Ok(Some(Verdict::Settled));
             }
         }

@@ -10,8 +10,8 @@ use crate::runtime::{Container, Labels};
 use crate::state::{ContainerId, Incarnation, labels};
 use crate::store::{AppRecords, Entry};
 
-use super::error::ReconcileError;
 use super::Reconciler;
+use super::error::ReconcileError;
 
 impl Reconciler {
     /// Everything about an app: its records at one revision, its routes, its
@@ -44,8 +44,12 @@ impl Reconciler {
     async fn containers(&self, app: &AppName) -> Result<Vec<Container>, ReconcileError> {
         let wanted = Labels::from([(labels::APP.to_owned(), app.to_string())]);
         let listed = self.ctx.runtime.list(&wanted).await?;
-        let inspected =
-            join_all(listed.iter().map(|found| self.ctx.runtime.inspect(found.id.as_str()))).await;
+        let inspected = join_all(
+            listed
+                .iter()
+                .map(|found| self.ctx.runtime.inspect(found.id.as_str())),
+        )
+        .await;
         let mut containers = Vec::with_capacity(inspected.len());
         for found in inspected {
             containers.extend(found?);
@@ -60,7 +64,10 @@ impl Reconciler {
         records: &AppRecords,
         containers: Vec<Container>,
     ) -> Result<(Vec<Container>, Vec<ContainerId>), ReconcileError> {
-        let live = records.ownership.as_ref().map(|ownership| ownership.incarnation);
+        let live = records
+            .ownership
+            .as_ref()
+            .map(|ownership| ownership.incarnation);
         let mut known: BTreeMap<Incarnation, bool> =
             live.map(|live| (live, true)).into_iter().collect();
         let mut ours = Vec::new();
@@ -77,21 +84,38 @@ impl Reconciler {
                     }
                 },
             };
-            if is_known { ours.push(container) } else { strangers.push(container.id) }
+            if is_known {
+                ours.push(container)
+            } else {
+                strangers.push(container.id)
+            }
         }
         Ok((ours, strangers))
     }
 }
 
 fn incarnation(container: &Container) -> Option<Incarnation> {
-    container.labels.get(labels::INCARNATION)?.parse().ok().map(Incarnation)
+    container
+        .labels
+        .get(labels::INCARNATION)?
+        .parse()
+        .ok()
+        .map(Incarnation)
 }
 
 fn desired(app: &AppName, entry: Option<&Entry>) -> Desired {
-    let Some(entry) = entry else { return Desired::Absent };
+    let Some(entry) = entry else {
+        return Desired::Absent;
+    };
     let source = entry.mod_revision;
     match manifest::parse(app.as_str(), &entry.value) {
-        Ok(app) => Desired::App { source, app: Box::new(app) },
-        Err(error) => Desired::Invalid { source, message: error.to_string() },
+        Ok(app) => Desired::App {
+            source,
+            app: Box::new(app),
+        },
+        Err(error) => Desired::Invalid {
+            source,
+            message: error.to_string(),
+        },
     }
 }

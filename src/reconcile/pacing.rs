@@ -17,10 +17,15 @@ use crate::store::Entry;
 use super::Context;
 
 /// Between two tries of a deployment that failed.
-const DEPLOY: Pauses =
-    Pauses { first: Duration::from_secs(10), longest: Duration::from_secs(600) };
+const DEPLOY: Pauses = Pauses {
+    first: Duration::from_secs(10),
+    longest: Duration::from_secs(600),
+};
 /// Between two tries of anything else that failed.
-const UPKEEP: Pauses = Pauses { first: Duration::from_secs(1), longest: Duration::from_secs(300) };
+const UPKEEP: Pauses = Pauses {
+    first: Duration::from_secs(1),
+    longest: Duration::from_secs(300),
+};
 /// Restarts of a container that are done at once.
 const AT_ONCE: u32 = 3;
 /// Then these many minutes pass before each.
@@ -88,7 +93,9 @@ impl Pacing {
     pub fn restarts(&self, app: &AppName) -> BTreeMap<ServiceName, u32> {
         let apps = self.apps();
         let budgets = apps.get(app).into_iter().flat_map(|app| &app.budgets);
-        budgets.map(|(service, budget)| (service.clone(), budget.restarts)).collect()
+        budgets
+            .map(|(service, budget)| (service.clone(), budget.restarts))
+            .collect()
     }
 
     /// When each service may be started again. A budget belongs to one container.
@@ -97,9 +104,10 @@ impl Pacing {
         let budgets = apps.get(app).into_iter().flat_map(|app| &app.budgets);
         budgets
             .filter(|(service, budget)| {
-                active.services.get(*service).is_some_and(|active| {
-                    active.container == budget.container
-                })
+                active
+                    .services
+                    .get(*service)
+                    .is_some_and(|active| active.container == budget.container)
             })
             .map(|(service, budget)| (service.clone(), due(budget.due)))
             .collect()
@@ -122,7 +130,11 @@ impl Pacing {
         if operation.deploys() {
             pacing.deploy = retry(ctx, operation);
         }
-        pacing.failures = if succeeded(operation) { 0 } else { pacing.failures.saturating_add(1) };
+        pacing.failures = if succeeded(operation) {
+            0
+        } else {
+            pacing.failures.saturating_add(1)
+        };
         for (action, step) in actions.iter().zip(&operation.steps) {
             let restarts = matches!(step.kind, StepKind::Start | StepKind::Inspect);
             let (Some(service), Some(container)) = (action.service(), action.container()) else {
@@ -131,7 +143,10 @@ impl Pacing {
             if restarts && step.state != StepState::Pending {
                 let up = operation.has(StepKind::Publish, service);
                 let started = step.kind == StepKind::Start;
-                pacing.budgets.entry(service.clone()).or_insert_with(|| Budget::new(container));
+                pacing
+                    .budgets
+                    .entry(service.clone())
+                    .or_insert_with(|| Budget::new(container));
                 if let Some(budget) = pacing.budgets.get_mut(service) {
                     budget.tried(container, started, up);
                 }
@@ -141,7 +156,10 @@ impl Pacing {
 }
 
 fn succeeded(operation: &Operation) -> bool {
-    operation.outcome.as_ref().is_some_and(|outcome| outcome.result == OutcomeKind::Success)
+    operation
+        .outcome
+        .as_ref()
+        .is_some_and(|outcome| outcome.result == OutcomeKind::Success)
 }
 
 fn due(at: Instant) -> Due {
@@ -158,7 +176,11 @@ fn retry(ctx: &Context, operation: &Operation) -> Option<Retry> {
     }
     let pause = DEPLOY.after(operation.attempt, &ctx.entropy);
     let at = ctx.clock.now().checked_add(pause).ok()?;
-    Some(Retry { source: operation.source, due: Instant::now() + pause, at })
+    Some(Retry {
+        source: operation.source,
+        due: Instant::now() + pause,
+        at,
+    })
 }
 
 impl Budget {
@@ -176,13 +198,20 @@ impl Budget {
     fn tried(&mut self, container: &ContainerId, started: bool, up: bool) {
         let now = Instant::now();
         if &self.container != container {
-            *self = Self { restarts: self.restarts, ..Self::new(container) };
+            *self = Self {
+                restarts: self.restarts,
+                ..Self::new(container)
+            };
         }
         let ran_until_now = now.saturating_duration_since(self.due) > PROMPT;
         let stable = self
             .up_since
             .is_some_and(|since| ran_until_now && now.saturating_duration_since(since) >= STABLE);
-        self.streak = if stable { 1 } else { self.streak.saturating_add(1) };
+        self.streak = if stable {
+            1
+        } else {
+            self.streak.saturating_add(1)
+        };
         self.restarts = self.restarts.saturating_add(u32::from(started));
         self.up_since = up.then_some(now);
         self.due = now + restart_pause(self.streak);
@@ -191,11 +220,17 @@ impl Budget {
 
 /// The pause after this many restarts in a row.
 fn restart_pause(streak: u32) -> Duration {
-    let Some(late) = streak.checked_sub(AT_ONCE) else { return Duration::ZERO };
+    let Some(late) = streak.checked_sub(AT_ONCE) else {
+        return Duration::ZERO;
+    };
     if late == 0 {
         return Duration::ZERO;
     }
     let index = usize::try_from(late - 1).unwrap_or(usize::MAX);
-    let minutes = RESTART_MINUTES.get(index).or(RESTART_MINUTES.last()).copied().unwrap_or(15);
+    let minutes = RESTART_MINUTES
+        .get(index)
+        .or(RESTART_MINUTES.last())
+        .copied()
+        .unwrap_or(15);
     Duration::from_secs(minutes * 60)
 }

@@ -35,7 +35,11 @@ pub struct Exhausted {
 impl Ports {
     /// Ports of this range on this host.
     pub fn new(node: NodeName, range: RangeInclusive<u16>) -> Self {
-        Self { node, range, claims: Mutex::new(None) }
+        Self {
+            node,
+            range,
+            claims: Mutex::new(None),
+        }
     }
 
     /// Forgets what was read: after leadership changed, or a claim was refused.
@@ -75,7 +79,9 @@ impl Ports {
                 .map(|offset| self.range.start() + offset)
                 .find(|port| !claims.contains_key(&(protocol, *port)));
             let Some(port) = port else {
-                return Err(Exhausted { range: self.range.clone() });
+                return Err(Exhausted {
+                    range: self.range.clone(),
+                });
             };
             claims.insert((protocol, port), claim.clone());
             Ok(port)
@@ -106,7 +112,8 @@ impl Ports {
         records: &Records,
         port: HostPort,
     ) -> Result<Option<BindClaim>, RecordsError> {
-        self.with(records, |claims| claims.get(&port).cloned()).await
+        self.with(records, |claims| claims.get(&port).cloned())
+            .await
     }
 
     /// The ports that a service holds, by claims that `which` picks.
@@ -117,7 +124,9 @@ impl Ports {
         which: impl Fn(&BindClaim) -> bool,
     ) -> Result<Vec<HostPort>, RecordsError> {
         self.with(records, |claims| {
-            let held = claims.iter().filter(|(_, claim)| &claim.app == app && which(claim));
+            let held = claims
+                .iter()
+                .filter(|(_, claim)| &claim.app == app && which(claim));
             held.map(|(port, _)| *port).collect()
         })
         .await

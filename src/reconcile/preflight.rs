@@ -29,8 +29,12 @@ impl Reconciler {
         snapshot: &Snapshot,
         cancel: &CancellationToken,
     ) -> Result<(), ReconcileError> {
-        let Desired::App { source, app } = &snapshot.desired else { return Ok(()) };
-        let attempt = snapshot.last_deploy().map_or(1, |last| last.attempt.saturating_add(1));
+        let Desired::App { source, app } = &snapshot.desired else {
+            return Ok(());
+        };
+        let attempt = snapshot
+            .last_deploy()
+            .map_or(1, |last| last.attempt.saturating_add(1));
         let ownership = self.ownership(snapshot, app);
         self.write_status(snapshot, &Phase::Preflight).await?;
         let checked = tokio::select! {
@@ -47,15 +51,22 @@ impl Reconciler {
                 if actions.is_empty() {
                     actions.push(Action::Traffic { service: None });
                 }
-                let begin =
-                    Begin { ownership, revision: Some(revision), source: *source, attempt };
-                self.operate(snapshot, Verb::Deploy, actions, Some(begin), cancel).await.map(|_| ())
+                let begin = Begin {
+                    ownership,
+                    revision: Some(revision),
+                    source: *source,
+                    attempt,
+                };
+                self.operate(snapshot, Verb::Deploy, actions, Some(begin), cancel)
+                    .await
+                    .map(|_| ())
             }
             Err(StepError::Interrupted(error)) => Err(error),
             // Nothing was touched: the newer manifest is simply taken up instead.
             Err(StepError::Superseded) => Ok(()),
             Err(StepError::Failed(failure)) => {
-                self.refuse(snapshot, &ownership, *source, attempt, failure).await
+                self.refuse(snapshot, &ownership, *source, attempt, failure)
+                    .await
             }
         }
     }
@@ -63,13 +74,20 @@ impl Reconciler {
     /// The live incarnation, or a new one: a name that is used again never
     /// inherits anything.
     fn ownership(&self, snapshot: &Snapshot, app: &App) -> Ownership {
-        let live = snapshot.records.ownership.clone().unwrap_or_else(|| Ownership {
-            incarnation: Incarnation(self.ctx.entropy.uuid()),
-            since: self.ctx.clock.now(),
-            deletion_protection: false,
-            resources: Resources::default(),
-        });
-        Ownership { deletion_protection: app.spec.deletion_protection, ..live }
+        let live = snapshot
+            .records
+            .ownership
+            .clone()
+            .unwrap_or_else(|| Ownership {
+                incarnation: Incarnation(self.ctx.entropy.uuid()),
+                since: self.ctx.clock.now(),
+                deletion_protection: false,
+                resources: Resources::default(),
+            });
+        Ownership {
+            deletion_protection: app.spec.deletion_protection,
+            ..live
+        }
     }
 
     async fn preflight(
@@ -98,15 +116,27 @@ impl Reconciler {
                 spec.env.entry(key.clone()).or_insert_with(|| value.clone());
             }
             async move {
-                let image =
-                    self.ctx.runtime.ensure_image(&spec.image, spec.pull_policy).await;
+                let image = self
+                    .ctx
+                    .runtime
+                    .ensure_image(&spec.image, spec.pull_policy)
+                    .await;
                 let image = image.map_err(|error| named(&name, runtime_failure(&error)))?;
                 check_volumes(&name, &spec, &image)?;
-                Ok::<_, StepError>((name, PinnedService { spec, digest: image.digest }))
+                Ok::<_, StepError>((
+                    name,
+                    PinnedService {
+                        spec,
+                        digest: image.digest,
+                    },
+                ))
             }
         };
         let pinned: Vec<_> = app.spec.services.iter().map(pin).collect();
-        stream::iter(pinned).buffer_unordered(IMAGES_AT_ONCE).try_collect().await
+        stream::iter(pinned)
+            .buffer_unordered(IMAGES_AT_ONCE)
+            .try_collect()
+            .await
     }
 
     /// A new revision, or the newest one when nothing differs from it.
@@ -118,9 +148,16 @@ impl Reconciler {
         ownership: &Ownership,
         services: BTreeMap<ServiceName, PinnedService>,
     ) -> Revision {
-        let newest = snapshot.records.revisions.iter().max_by_key(|revision| revision.number);
+        let newest = snapshot
+            .records
+            .revisions
+            .iter()
+            .max_by_key(|revision| revision.number);
         let wanted = Revision {
-            number: newest.map(|revision| revision.number).unwrap_or_default().next(),
+            number: newest
+                .map(|revision| revision.number)
+                .unwrap_or_default()
+                .next(),
             incarnation: ownership.incarnation,
             source,
             created_at: self.ctx.clock.now(),
@@ -161,7 +198,11 @@ impl Reconciler {
         let now = self.ctx.clock.now();
         let operation = crate::state::Operation {
             id: crate::state::OperationId::new(self.ctx.entropy.uuid_at(now).to_string()),
-            request: Request { verb: Verb::Deploy, revision: None::<RevisionNumber>, service: None },
+            request: Request {
+                verb: Verb::Deploy,
+                revision: None::<RevisionNumber>,
+                service: None,
+            },
             incarnation: ownership.incarnation,
             source,
             attempt,
@@ -178,12 +219,21 @@ impl Reconciler {
             retryable: failure.retryable,
         };
         tracing::warn!(app = %snapshot.app, reason = outcome.reason, "refused: {}", outcome.message);
-        let journal =
-            Journal::new(&self.ctx.records, self.ctx.clock.as_ref(), &snapshot.app, operation);
-        let earlier: Vec<_> =
-            snapshot.records.operations.iter().map(|kept| kept.record.clone()).collect();
-        let operation =
-            journal.finish(outcome, crate::store::Changes::default(), &earlier).await?;
+        let journal = Journal::new(
+            &self.ctx.records,
+            self.ctx.clock.as_ref(),
+            &snapshot.app,
+            operation,
+        );
+        let earlier: Vec<_> = snapshot
+            .records
+            .operations
+            .iter()
+            .map(|kept| kept.record.clone())
+            .collect();
+        let operation = journal
+            .finish(outcome, crate::store::Changes::default(), &earlier)
+            .await?;
         self.pacing.ended(&self.ctx, &snapshot.app, &operation, &[]);
         self.ctx.observer.operation(&snapshot.app, &operation);
         self.report(&snapshot.app, &operation).await;
@@ -192,21 +242,23 @@ impl Reconciler {
 }
 
 fn named(service: &ServiceName, failure: Failure) -> Failure {
-    Failure { message: format!("service {service}: {}", failure.message), ..failure }
+    Failure {
+        message: format!("service {service}: {}", failure.message),
+        ..failure
+    }
 }
 
 /// An image volume that nothing is mounted on would keep data nowhere.
-fn check_volumes(
-    name: &ServiceName,
-    spec: &ServiceSpec,
-    image: &Image,
-) -> Result<(), StepError> {
+fn check_volumes(name: &ServiceName, spec: &ServiceSpec, image: &Image) -> Result<(), StepError> {
     let mounted = |path: &str| {
         let path = path.trim_end_matches('/');
         let volumes = spec.volumes.iter().map(|volume| volume.path.as_str());
         let others = spec.binds.iter().map(|bind| bind.path.as_str());
         let tmpfs = spec.tmpfs.iter().map(|tmpfs| tmpfs.path.as_str());
-        volumes.chain(others).chain(tmpfs).any(|mount| mount.trim_end_matches('/') == path)
+        volumes
+            .chain(others)
+            .chain(tmpfs)
+            .any(|mount| mount.trim_end_matches('/') == path)
     };
     match image.volumes.iter().find(|path| !mounted(path)) {
         None => Ok(()),

@@ -2,9 +2,7 @@
 
 use crate::manifest::ServiceName;
 use crate::runtime::Labels;
-use crate::state::{
-    ActiveService, OutcomeKind, PinnedService, Revision, RevisionNumber, labels,
-};
+use crate::state::{ActiveService, OutcomeKind, PinnedService, Revision, RevisionNumber, labels};
 use crate::store::Changes;
 
 use super::error::{Failure, StepError};
@@ -27,7 +25,10 @@ impl Run<'_> {
             return Err(Failure::passing("Changed", "nothing was created yet").into());
         };
         self.journal.made(index, &container);
-        self.ownership.resources.images.insert(pinned.spec.image.clone());
+        self.ownership
+            .resources
+            .images
+            .insert(pinned.spec.image.clone());
         self.active.services.insert(
             service.clone(),
             ActiveService {
@@ -67,18 +68,23 @@ impl Run<'_> {
         service: &ServiceName,
         number: RevisionNumber,
     ) -> Result<&PinnedService, StepError> {
-        let pinned =
-            self.revision(number).and_then(|revision| revision.services.get(service));
+        let pinned = self
+            .revision(number)
+            .and_then(|revision| revision.services.get(service));
         Ok(pinned.ok_or_else(|| {
             Failure::lasting(
                 "RevisionMissing",
-                format!("revision {number} of service {service} isn't recorded: change the manifest"),
+                format!(
+                    "revision {number} of service {service} isn't recorded: change the manifest"
+                ),
             )
         })?)
     }
 
     pub(super) fn revision(&self, number: RevisionNumber) -> Option<&Revision> {
-        self.revisions.iter().find(|revision| revision.number == number)
+        self.revisions
+            .iter()
+            .find(|revision| revision.number == number)
     }
 
     /// Deletes the oldest revisions that nothing names.
@@ -88,7 +94,11 @@ impl Run<'_> {
             .iter()
             .map(|revision| revision.number)
             .filter(|number| {
-                !self.active.services.values().any(|active| active.revision == *number)
+                !self
+                    .active
+                    .services
+                    .values()
+                    .any(|active| active.revision == *number)
             })
             .collect();
         unused.sort_unstable();
@@ -102,7 +112,10 @@ impl Run<'_> {
     pub(super) fn labels(&self, service: Option<&ServiceName>) -> Labels {
         let mut owned = Labels::from([
             (labels::APP.to_owned(), self.app.to_string()),
-            (labels::INCARNATION.to_owned(), self.ownership.incarnation.to_string()),
+            (
+                labels::INCARNATION.to_owned(),
+                self.ownership.incarnation.to_string(),
+            ),
         ]);
         if let Some(service) = service {
             owned.insert(labels::SERVICE.to_owned(), service.to_string());
@@ -112,18 +125,30 @@ impl Run<'_> {
 
     /// The private network's name: readable, and unlike an earlier incarnation's.
     pub(super) fn network_name(&self) -> String {
-        format!("podherd-{}-{}", self.app, self.ownership.incarnation.short())
+        format!(
+            "podherd-{}-{}",
+            self.app,
+            self.ownership.incarnation.short()
+        )
     }
 
     /// A volume's name on the host.
     pub(super) fn volume_name(&self, volume: &str) -> String {
-        format!("podherd-{}-{}-{volume}", self.app, self.ownership.incarnation.short())
+        format!(
+            "podherd-{}-{}-{volume}",
+            self.app,
+            self.ownership.incarnation.short()
+        )
     }
 
     /// A candidate's name: by it a create whose reply was lost is found again.
     pub(super) fn container_name(&self, service: &ServiceName, attempt: u32) -> String {
         let operation = self.journal.operation().id.as_str();
-        let again = if attempt == 1 { String::new() } else { format!("-{attempt}") };
+        let again = if attempt == 1 {
+            String::new()
+        } else {
+            format!("-{attempt}")
+        };
         format!("podherd-{}-{service}-{operation}{again}", self.app)
     }
 }

@@ -6,8 +6,8 @@ use crate::manifest::AppName;
 use crate::plan::{Action, Phase, Snapshot};
 use crate::runtime::Container;
 use crate::state::{
-    InhibitionReason, Operation, OperationId, Outcome, OutcomeKind, Ownership, Resources,
-    StepKind, StepState, Verb, labels,
+    InhibitionReason, Operation, OperationId, Outcome, OutcomeKind, Ownership, Resources, StepKind,
+    StepState, Verb, labels,
 };
 use crate::store::{Changes, Kept};
 
@@ -25,24 +25,40 @@ impl Reconciler {
         snapshot: &Snapshot,
         id: &OperationId,
     ) -> Result<(), ReconcileError> {
-        let found = snapshot.records.operations.iter().find(|kept| &kept.record.id == id);
-        let Some(Kept { record: operation, mod_revision }) = found.cloned() else {
+        let found = snapshot
+            .records
+            .operations
+            .iter()
+            .find(|kept| &kept.record.id == id);
+        let Some(Kept {
+            record: operation,
+            mod_revision,
+        }) = found.cloned()
+        else {
             return Ok(());
         };
         let app = &snapshot.app;
         tracing::warn!(app = %app, operation = %id, "reconciling an interrupted operation");
         for candidate in candidates(snapshot, &operation) {
             if let Err(error) = self.ctx.remove(&candidate.id).await? {
-                return Err(self.candidate_stays(snapshot, candidate, error.to_string()).await);
+                return Err(self
+                    .candidate_stays(snapshot, candidate, error.to_string())
+                    .await);
             }
         }
         let mut changes = Changes::default();
-        self.release_unnamed(snapshot, &operation, &mut changes).await?;
+        self.release_unnamed(snapshot, &operation, &mut changes)
+            .await?;
         self.clear_inhibitions(snapshot, &operation, &mut changes);
         let outcome = interrupted(&operation);
         let ctx = &self.ctx;
-        let mut journal =
-            Journal::resume(&ctx.records, ctx.clock.as_ref(), app, operation, mod_revision);
+        let mut journal = Journal::resume(
+            &ctx.records,
+            ctx.clock.as_ref(),
+            app,
+            operation,
+            mod_revision,
+        );
         for index in 0..journal.operation().steps.len() {
             let step = &journal.operation().steps[index];
             if step.state == StepState::Running {
@@ -53,8 +69,12 @@ impl Reconciler {
                 journal.fail(index, error, None);
             }
         }
-        let earlier: Vec<Operation> =
-            snapshot.records.operations.iter().map(|kept| kept.record.clone()).collect();
+        let earlier: Vec<Operation> = snapshot
+            .records
+            .operations
+            .iter()
+            .map(|kept| kept.record.clone())
+            .collect();
         let operation = journal.finish(outcome, changes, &earlier).await?;
         ctx.observer.operation(app, &operation);
         self.report(app, &operation).await;
@@ -67,8 +87,14 @@ impl Reconciler {
         candidate: &Container,
         cause: String,
     ) -> ReconcileError {
-        let stays = ReconcileError::CandidateStays { container: candidate.name.clone(), cause };
-        let held = Phase::Held { reason: "CandidateStays", message: stays.to_string() };
+        let stays = ReconcileError::CandidateStays {
+            container: candidate.name.clone(),
+            cause,
+        };
+        let held = Phase::Held {
+            reason: "CandidateStays",
+            message: stays.to_string(),
+        };
         match self.write_status(snapshot, &held).await {
             Ok(()) => stays,
             Err(error) => error,
@@ -84,9 +110,10 @@ impl Reconciler {
     ) -> Result<(), ReconcileError> {
         let ctx = &self.ctx;
         let kept = |name: &str| {
-            snapshot.containers.iter().any(|container| {
-                container.name == name && is_active(snapshot, container)
-            })
+            snapshot
+                .containers
+                .iter()
+                .any(|container| container.name == name && is_active(snapshot, container))
         };
         let held = ctx
             .ports
@@ -102,12 +129,7 @@ impl Reconciler {
 
     /// No candidate of the operation is left, so nothing can have a second
     /// writer: its superseded containers need no inhibition any more.
-    fn clear_inhibitions(
-        &self,
-        snapshot: &Snapshot,
-        operation: &Operation,
-        changes: &mut Changes,
-    ) {
+    fn clear_inhibitions(&self, snapshot: &Snapshot, operation: &Operation, changes: &mut Changes) {
         let keys = self.ctx.records.keys();
         for inhibition in &snapshot.records.inhibitions {
             if inhibition.operation == operation.id
@@ -126,14 +148,19 @@ impl Reconciler {
         actions: Vec<Action>,
         cancel: &CancellationToken,
     ) -> Result<Option<Verdict>, ReconcileError> {
-        let ownership = snapshot.records.ownership.clone().or_else(|| ended(snapshot));
+        let ownership = snapshot
+            .records
+            .ownership
+            .clone()
+            .or_else(|| ended(snapshot));
         let begin = ownership.map(|ownership| Begin {
             ownership,
             revision: None,
             source: 0,
             attempt: 1,
         });
-        self.upkeep(snapshot, Verb::Recover, actions, begin, cancel).await
+        self.upkeep(snapshot, Verb::Recover, actions, begin, cancel)
+            .await
     }
 
     /// Performs an operation that isn't a deployment. When it fails, the pass
@@ -158,7 +185,8 @@ impl Reconciler {
     /// Writes the status as it is now.
     async fn show(&self, app: &AppName) -> Result<(), ReconcileError> {
         let snapshot = self.observe(app).await?;
-        self.write_status(&snapshot, &self.resting_phase(&snapshot)).await
+        self.write_status(&snapshot, &self.resting_phase(&snapshot))
+            .await
     }
 }
 
@@ -171,7 +199,11 @@ fn candidates<'s>(
         let label = container.labels.get(labels::OPERATION).map(String::as_str);
         label == Some(operation.id.as_str())
     };
-    snapshot.containers.iter().filter(made).filter(|found| !is_active(snapshot, found))
+    snapshot
+        .containers
+        .iter()
+        .filter(made)
+        .filter(|found| !is_active(snapshot, found))
 }
 
 fn is_active(snapshot: &Snapshot, container: &Container) -> bool {
@@ -181,7 +213,10 @@ fn is_active(snapshot: &Snapshot, container: &Container) -> bool {
 
 /// A success only if every step was.
 fn interrupted(operation: &Operation) -> Outcome {
-    let all = operation.steps.iter().all(|step| step.state == StepState::Succeeded);
+    let all = operation
+        .steps
+        .iter()
+        .all(|step| step.state == StepState::Succeeded);
     let some = operation
         .steps
         .iter()
@@ -195,7 +230,11 @@ fn interrupted(operation: &Operation) -> Outcome {
         };
     }
     Outcome {
-        result: if some { OutcomeKind::Partial } else { OutcomeKind::Failed },
+        result: if some {
+            OutcomeKind::Partial
+        } else {
+            OutcomeKind::Failed
+        },
         reason: "Interrupted".to_owned(),
         message: "the controller was interrupted; what was left is reconciled".to_owned(),
         retryable: true,
@@ -204,7 +243,11 @@ fn interrupted(operation: &Operation) -> Outcome {
 
 /// The incarnation of leftovers whose app was removed.
 fn ended(snapshot: &Snapshot) -> Option<Ownership> {
-    let label = snapshot.containers.first()?.labels.get(labels::INCARNATION)?;
+    let label = snapshot
+        .containers
+        .first()?
+        .labels
+        .get(labels::INCARNATION)?;
     Some(Ownership {
         incarnation: crate::state::Incarnation(label.parse().ok()?),
         since: jiff::Timestamp::UNIX_EPOCH,

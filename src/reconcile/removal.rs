@@ -5,9 +5,9 @@ use crate::runtime::deadline;
 use crate::state::{ContainerId, InhibitionReason, Intent, Retained, Warning, Wish, labels};
 use crate::store::Changes;
 
+use super::Reconciler;
 use super::error::{ReconcileError, StepError};
 use super::run::Run;
-use super::Reconciler;
 
 impl Run<'_> {
     /// Writes the stopped intent and the inhibitions before any effect, so that
@@ -86,7 +86,10 @@ impl Run<'_> {
 impl Reconciler {
     /// Forgets the status of an app that never came to own anything.
     pub(super) async fn forget(&self, app: &AppName) -> Result<(), ReconcileError> {
-        self.ctx.records.forget(self.ctx.records.keys().status(app)).await?;
+        self.ctx
+            .records
+            .forget(self.ctx.records.keys().status(app))
+            .await?;
         self.ctx.observer.status(app, None);
         Ok(())
     }

@@ -55,7 +55,11 @@ impl Run<'_> {
             stop_grace_ms: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),
             stop_signal: spec.and_then(|spec| spec.stop_signal.clone()),
         };
-        let key = self.ctx.records.keys().inhibition(self.app, service, container);
+        let key = self
+            .ctx
+            .records
+            .keys()
+            .inhibition(self.app, service, container);
         Ok(changes.put(key, &inhibition)?)
     }
 
@@ -78,7 +82,11 @@ impl Run<'_> {
         self.release_binds(of_earlier(service, &operation)).await?;
         if forget {
             self.active.services.remove(service);
-            let key = self.ctx.records.keys().inhibition(self.app, service, container);
+            let key = self
+                .ctx
+                .records
+                .keys()
+                .inhibition(self.app, service, container);
             self.journal.stage().delete(key);
         }
         self.stage_active()
@@ -96,7 +104,8 @@ impl Run<'_> {
             let why = format!("leftover container {container} could not be removed: {error}");
             return Err(Failure::passing("CleanupFailed", why).into());
         }
-        self.release_binds(|claim| claim.container_name == name).await
+        self.release_binds(|claim| claim.container_name == name)
+            .await
     }
 
     fn farewell(&self, service: &ServiceName) -> Farewell {
@@ -120,7 +129,10 @@ impl Context {
         farewell: &Farewell,
         cancel: &tokio_util::sync::CancellationToken,
     ) -> Result<Result<(), RuntimeError>, ReconcileError> {
-        for (signal, within) in [(farewell.signal.as_str(), farewell.grace), ("SIGKILL", KILLED)] {
+        for (signal, within) in [
+            (farewell.signal.as_str(), farewell.grace),
+            ("SIGKILL", KILLED),
+        ] {
             self.permit(deadline::SIGNAL)?;
             match self.runtime.signal(container, signal).await {
                 Ok(()) => {}

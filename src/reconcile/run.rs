@@ -62,7 +62,10 @@ impl Reconciler {
         let span = tracing::info_span!(
             "operation", app = %snapshot.app, operation = %operation.id, verb = verb.as_str()
         );
-        self.perform(snapshot, operation, actions, begin, cancel).instrument(span).await.map(Some)
+        self.perform(snapshot, operation, actions, begin, cancel)
+            .instrument(span)
+            .await
+            .map(Some)
     }
 
     fn operation(&self, verb: Verb, actions: &[Action], begin: &Begin) -> Operation {
@@ -175,19 +178,29 @@ impl Reconciler {
         let operation = run.journal.operation();
         let whole = operation.deploys() && outcome.result == OutcomeKind::Success;
         if whole {
-            let active = Active { source: operation.source, ..run.active.clone() };
+            let active = Active {
+                source: operation.source,
+                ..run.active.clone()
+            };
             changes.put(self.ctx.records.keys().active(app), &active)?;
             run.forget_revisions(&mut changes);
         }
-        let earlier: Vec<Operation> =
-            snapshot.records.operations.iter().map(|kept| kept.record.clone()).collect();
+        let earlier: Vec<Operation> = snapshot
+            .records
+            .operations
+            .iter()
+            .map(|kept| kept.record.clone())
+            .collect();
         tracing::info!(
             outcome = outcome.result.as_str(),
             reason = outcome.reason.as_str(),
             "{}",
             outcome.message
         );
-        let operation = run.journal.finish(outcome.clone(), changes, &earlier).await?;
+        let operation = run
+            .journal
+            .finish(outcome.clone(), changes, &earlier)
+            .await?;
         self.pacing.ended(&self.ctx, app, &operation, actions);
         self.ctx.observer.operation(app, &operation);
         for step in &operation.steps {
@@ -219,7 +232,9 @@ fn success() -> Outcome {
 impl Run<'_> {
     async fn steps(&mut self, actions: &[Action]) -> Result<(), (usize, StepError)> {
         for (index, action) in actions.iter().enumerate() {
-            self.step(index, action).await.map_err(|error| (index, error))?;
+            self.step(index, action)
+                .await
+                .map_err(|error| (index, error))?;
             self.journal.succeed(index);
         }
         Ok(())
@@ -234,7 +249,10 @@ impl Run<'_> {
         if first && self.superseded() {
             return Err(StepError::Superseded);
         }
-        let service = action.service().map(ServiceName::as_str).unwrap_or_default();
+        let service = action
+            .service()
+            .map(ServiceName::as_str)
+            .unwrap_or_default();
         let span = tracing::info_span!("step", kind = action.kind().as_str(), service);
         self.perform(index, action).instrument(span).await
     }
@@ -244,13 +262,19 @@ impl Run<'_> {
             Action::Withdraw { service, drain } => {
                 self.withdraw(index, service, drain.as_ref()).await
             }
-            Action::Inhibit { service, container, reason } => {
-                self.inhibit(index, service, container, *reason).await
-            }
-            Action::Retire { service, container, forget } => {
-                self.retire(index, service, container, *forget).await
-            }
-            Action::Sweep { container, name, .. } => self.sweep(index, container, name).await,
+            Action::Inhibit {
+                service,
+                container,
+                reason,
+            } => self.inhibit(index, service, container, *reason).await,
+            Action::Retire {
+                service,
+                container,
+                forget,
+            } => self.retire(index, service, container, *forget).await,
+            Action::Sweep {
+                container, name, ..
+            } => self.sweep(index, container, name).await,
             Action::Provision { service, revision } => {
                 self.provision(index, service, *revision).await
             }
@@ -258,9 +282,7 @@ impl Run<'_> {
             Action::Start { service, container } => {
                 self.start(index, service, container.as_ref()).await
             }
-            Action::Inspect { service, container } => {
-                self.inspect(index, service, container).await
-            }
+            Action::Inspect { service, container } => self.inspect(index, service, container).await,
             Action::Probe { service } => self.probe(index, service).await,
             Action::Publish { service } => self.publish(index, service).await,
             Action::Traffic { .. } => self.apply_traffic(index).await,
@@ -281,7 +303,10 @@ impl Run<'_> {
     pub(super) async fn supersession(&self) {
         let operation = self.journal.operation();
         if operation.deploys() {
-            self.ctx.newest.changed_beyond(self.app, operation.source).await;
+            self.ctx
+                .newest
+                .changed_beyond(self.app, operation.source)
+                .await;
         } else {
             std::future::pending::<()>().await;
         }
@@ -294,7 +319,8 @@ impl Run<'_> {
         actions: &[Action],
         failure: Failure,
     ) -> Result<Outcome, ReconcileError> {
-        self.journal.fail(index, &failure.message, failure.diagnostics.clone());
+        self.journal
+            .fail(index, &failure.message, failure.diagnostics.clone());
         let service = actions.get(index).and_then(Action::service);
         if let Some(service) = service {
             self.discard_candidate(service).await?;
@@ -304,9 +330,15 @@ impl Run<'_> {
                 && action.service() != service
                 && self.journal.succeeded(other)
         });
-        let subject = service.map(|service| format!("service {service}: ")).unwrap_or_default();
+        let subject = service
+            .map(|service| format!("service {service}: "))
+            .unwrap_or_default();
         Ok(Outcome {
-            result: if done { OutcomeKind::Partial } else { OutcomeKind::Failed },
+            result: if done {
+                OutcomeKind::Partial
+            } else {
+                OutcomeKind::Failed
+            },
             reason: failure.reason.to_owned(),
             message: format!("{subject}{}", failure.message),
             retryable: failure.retryable,

@@ -7,9 +7,9 @@ use crate::plan::{self, Phase, Snapshot};
 use crate::state::{Event, EventType, Operation};
 use crate::store::Changes;
 
+use super::Reconciler;
 use super::error::ReconcileError;
 use super::publish::is_failure;
-use super::Reconciler;
 
 /// How long events are kept.
 const EVENTS_KEPT: Duration = Duration::from_secs(3600);
@@ -27,14 +27,19 @@ impl Reconciler {
         }
         let status = plan::status(snapshot, phase, self.ctx.clock.now());
         self.ctx.observer.status(&snapshot.app, Some(&status));
-        self.ctx.observer.inhibitions(&snapshot.app, &snapshot.records.inhibitions);
+        self.ctx
+            .observer
+            .inhibitions(&snapshot.app, &snapshot.records.inhibitions);
         let known = snapshot.records.status.as_ref();
         if known.is_some_and(|kept| kept.record == status) {
             return Ok(());
         }
         let key = self.ctx.records.keys().status(&snapshot.app);
         let known = known.map(|kept| kept.mod_revision);
-        self.ctx.records.commit(key, known, &status, Changes::default()).await?;
+        self.ctx
+            .records
+            .commit(key, known, &status, Changes::default())
+            .await?;
         Ok(())
     }
 
@@ -44,19 +49,28 @@ impl Reconciler {
             .last_deploy()
             .filter(|_| snapshot.desired.source() != snapshot.records.active.source);
         match (failed, self.pacing.next_try(&snapshot.app)) {
-            (Some(operation), Some(at)) => Phase::Retry { attempt: operation.attempt + 1, at },
+            (Some(operation), Some(at)) => Phase::Retry {
+                attempt: operation.attempt + 1,
+                at,
+            },
             _ => Phase::Settled,
         }
     }
 
     /// Tells people how an operation ended. Best effort: the journal has it all.
     pub(super) async fn report(&self, app: &AppName, operation: &Operation) {
-        let Some(outcome) = &operation.outcome else { return };
+        let Some(outcome) = &operation.outcome else {
+            return;
+        };
         let failed = is_failure(outcome.result);
         let verb = operation.request.verb.as_str();
         let result = outcome.result.as_str();
         let mut events = vec![Event {
-            r#type: if failed { EventType::Warning } else { EventType::Normal },
+            r#type: if failed {
+                EventType::Warning
+            } else {
+                EventType::Normal
+            },
             reason: outcome.reason.clone(),
             message: format!("{verb} ended as {result}: {}", outcome.message),
             service: None,

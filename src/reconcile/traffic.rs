@@ -42,13 +42,18 @@ impl Run<'_> {
     ) -> Result<(), StepError> {
         let within = self
             .pinned(service)
-            .map_or(std::time::Duration::ZERO, |pinned| pinned.spec.update.drain.get());
+            .map_or(std::time::Duration::ZERO, |pinned| {
+                pinned.spec.update.drain.get()
+            });
         let drained = self.ctx.traffic.drain(container, within).await;
         if let Drain::Expired { in_flight } = drained.map_err(|e| traffic_error("drain", e))? {
             self.journal.warn(Warning {
                 service: Some(service.clone()),
                 leftover: format!("{in_flight} requests in flight"),
-                detail: format!("not drained within {} s; they are cut off", within.as_secs()),
+                detail: format!(
+                    "not drained within {} s; they are cut off",
+                    within.as_secs()
+                ),
             });
         }
         Ok(())
