@@ -30,9 +30,10 @@ exit)
     ;;
 writer)
     serve
-    echo "start $HOSTNAME $site" >>/data/log
+    read -r id </proc/sys/kernel/random/uuid
+    echo "start $id $site" >>/data/log
     while :; do
-        echo "tick $HOSTNAME" >>/data/log
+        echo "tick $id" >>/data/log
         sleep 0.05 &
         wait $!
     done

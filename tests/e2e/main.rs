@@ -9,4 +9,10 @@
 
 mod support;
 
+mod command;
+mod crash;
+mod deploy;
+mod heal;
+mod refusal;
+mod store;
 mod world;

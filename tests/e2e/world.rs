@@ -1,5 +1,7 @@
 //! The tests' own Podman, etcd and images behave as the other tests assume.
 
+use std::time::{Duration, Instant};
+
 use crate::support::{Image, World};
 
 #[test]
@@ -50,4 +52,44 @@ fn etcd_keeps_its_data_over_kill_9_and_a_pause() {
     });
     assert!(world.etcd.put(&world.sandbox, "/a", b"3") > first);
     world.etcd.compact(&world.sandbox);
+}
+
+#[test]
+fn the_demo_images_leave_at_once_when_asked_and_the_writer_writes() {
+    let world = World::start();
+    for image in [
+        Image::Web1,
+        Image::SlowStart,
+        Image::TcpOnly,
+        Image::Writer1,
+    ] {
+        let volume = [
+            "run",
+            "--detach",
+            "--volume",
+            "data:/data",
+            image.reference(),
+        ];
+        let id = world.podman.run(&world.sandbox, &volume);
+        std::thread::sleep(Duration::from_millis(300));
+        let asked = Instant::now();
+        world
+            .podman
+            .run(&world.sandbox, &["stop", "--time", "10", &id]);
+        assert!(
+            asked.elapsed() < Duration::from_secs(3),
+            "{image:?}: {:?}",
+            asked.elapsed()
+        );
+    }
+    let log = world.podman.volume_dir(&world.sandbox, "data").join("log");
+    let log = std::fs::read_to_string(log).expect("the writer's log");
+    let mut lines = log.lines();
+    let start = lines.next().expect("a line");
+    let id = start
+        .strip_prefix("start ")
+        .and_then(|it| it.strip_suffix(" 1"))
+        .expect("its start");
+    assert_eq!(id.len(), 36);
+    assert_eq!(lines.next().map(str::to_owned), Some(format!("tick {id}")));
 }

@@ -19,6 +19,7 @@ pub struct Etcd {
     log: PathBuf,
     client: u16,
     peer: u16,
+    user: Option<String>,
     process: Option<Process>,
 }
 
@@ -32,6 +33,7 @@ impl Etcd {
             log: sandbox.dir().join(format!("{name}.log")),
             client,
             peer,
+            user: None,
             process: None,
         };
         etcd.start_again(sandbox);
@@ -135,6 +137,7 @@ impl Etcd {
         command
             .args(["ETCDCTL_API=3", "etcdctl", "--endpoints", &self.url()])
             .args(["--command-timeout", "5s", "--dial-timeout", "2s"])
+            .args(self.user.iter().flat_map(|user| ["--user", user]))
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -187,6 +190,16 @@ impl Etcd {
     #[track_caller]
     pub fn revision(&self, sandbox: &Sandbox) -> i64 {
         header_revision(&self.ctl(sandbox, &["get", "-w", "json", "none"]))
+    }
+
+    /// Turns authentication on; from now on `etcdctl` is root with this password.
+    #[track_caller]
+    pub fn require_password(&mut self, sandbox: &Sandbox, password: &str) {
+        let user = format!("root:{password}");
+        self.ctl(sandbox, &["user", "add", &user]);
+        self.ctl(sandbox, &["user", "grant-role", "root", "root"]);
+        self.ctl(sandbox, &["auth", "enable"]);
+        self.user = Some(user);
     }
 
     /// Forgets all history up to now.

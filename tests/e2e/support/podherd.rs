@@ -9,6 +9,17 @@ use rustix::process::Signal;
 use super::sandbox::{Process, tail};
 use super::world::World;
 
+/// Which etcd a Podherd is given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Store {
+    /// The world's.
+    World,
+    /// Another one, by its address.
+    At(String),
+    /// None.
+    Unnamed,
+}
+
 /// How a Podherd is started. The default is `podherd run` on the world's etcd and Podman.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -18,8 +29,8 @@ pub struct Options {
     pub number: u16,
     /// The node's name.
     pub node: &'static str,
-    /// Whether `--etcd` is given.
-    pub etcd: bool,
+    /// What `--etcd` says.
+    pub store: Store,
     /// Arguments added at the end.
     pub arguments: Vec<String>,
     /// Environment variables added.
@@ -32,7 +43,7 @@ impl Default for Options {
             verb: "run",
             number: 0,
             node: "host-a",
-            etcd: true,
+            store: Store::World,
             arguments: Vec::new(),
             environment: Vec::new(),
         }
@@ -77,8 +88,10 @@ impl Podherd {
             command.arg(format!("{name}={value}"));
         }
         command.arg(env!("CARGO_BIN_EXE_podherd")).arg(options.verb);
-        if options.etcd {
-            command.args(["--etcd", &world.etcd.url()]);
+        match &options.store {
+            Store::World => _ = command.args(["--etcd", &world.etcd.url()]),
+            Store::At(url) => _ = command.args(["--etcd", url]),
+            Store::Unnamed => {}
         }
         if options.verb != "proxy" {
             command.args(["--podman", &world.podman.url(), "--node", options.node]);

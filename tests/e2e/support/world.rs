@@ -1,5 +1,6 @@
 //! One sandbox with a Podman and an etcd in it, and the questions that tests ask.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -124,7 +125,54 @@ impl World {
         self.wait_ready(app, revision)
     }
 
-    /// The app's containers, running or not, as `podman ps` describes them.
+    /// The newest operation of an app in the journal.
+    #[track_caller]
+    pub fn last_operation(&self, app: &str) -> Option<Value> {
+        self.operations(app).pop()
+    }
+
+    /// The journal of an app, oldest first.
+    #[track_caller]
+    pub fn operations(&self, app: &str) -> Vec<Value> {
+        let records = self.records(&format!("state/operations/{app}/"));
+        let mut operations: Vec<_> = records.into_iter().map(|(_, value)| value).collect();
+        operations.sort_by_key(|operation| operation["startedAt"].to_string());
+        operations
+    }
+
+    /// The containers that ACTIVE names, by service.
+    #[track_caller]
+    pub fn active(&self, app: &str) -> BTreeMap<String, String> {
+        let Some(active) = self.record(&format!("state/active/{app}")) else {
+            return BTreeMap::new();
+        };
+        let services = active["services"].as_object().expect("services in ACTIVE");
+        services
+            .iter()
+            .map(|(name, it)| (name.clone(), text(&it["container"])))
+            .collect()
+    }
+
+    /// Asserts that Podman runs the containers that the ACTIVE records of these apps name,
+    /// and has no others.
+    #[track_caller]
+    pub fn assert_only_active(&self, apps: &[&str]) {
+        let mut wanted: Vec<_> = apps
+            .iter()
+            .flat_map(|app| self.active(app).into_values())
+            .collect();
+        wanted.sort();
+        let mut all: Vec<_> = self.containers().iter().map(|it| text(&it["Id"])).collect();
+        all.sort();
+        assert_eq!(all, wanted, "all containers, and those that ACTIVE names");
+        assert_eq!(
+            self.running(),
+            wanted,
+            "running containers, and those that ACTIVE names"
+        );
+    }
+
+    /// All containers, running or not, as `podman ps` describes them.
     #[track_caller]
     pub fn containers(&self) -> Vec<Value> {
         self.podman.containers(&self.sandbox)
@@ -170,4 +218,12 @@ pub fn condition<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
         .as_array()?
         .iter()
         .find(|it| it["type"] == kind)
+}
+
+/// A JSON string's text.
+pub fn text(value: &Value) -> String {
+    value
+        .as_str()
+        .unwrap_or_else(|| panic!("not a string: {value}"))
+        .to_owned()
 }
