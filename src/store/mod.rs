@@ -8,6 +8,8 @@ pub mod deadline;
 mod etcd;
 pub mod limit;
 mod memory;
+mod newest;
+mod records;
 
 use std::fmt;
 use std::time::Duration;
@@ -18,6 +20,8 @@ use futures::stream::BoxStream;
 pub use authority::{Authority, AuthorityKeeper, Fence, NotLeading, authority};
 pub use etcd::{Certificates, EtcdOptions, EtcdStore};
 pub use memory::MemoryStore;
+pub use newest::Newest;
+pub use records::{AppRecords, Changes, Kept, Records, RecordsError};
 
 /// A key with its value, as the store has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
