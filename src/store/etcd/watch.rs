@@ -183,9 +183,14 @@ fn change(event: &Event) -> Option<Change> {
     })
 }
 
+/// Whether etcd ended the watch because of who we are, or of an old token.
 fn is_denied(answer: &WatchResponse) -> bool {
-    answer.canceled() && answer.cancel_reason().contains("permission denied")
-        || answer.canceled() && answer.cancel_reason().contains("auth")
+    let said = |words| answer.cancel_reason().contains(words);
+    answer.canceled()
+        && (said("permission denied")
+            || said("user name is empty")
+            || said("invalid auth token")
+            || said("auth store is old"))
 }
 
 /// Why etcd ended the watch, if it did.
