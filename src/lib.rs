@@ -1,7 +1,9 @@
 //! Podherd, a Kubernetes-style reconciling controller for Podman.
 pub mod clock;
+pub mod controller;
 pub mod manifest;
 pub mod runtime;
 pub mod state;
 pub mod store;
+pub mod telemetry;
 pub mod traffic;
