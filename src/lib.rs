@@ -1,7 +1,9 @@
 //! Podherd, a Kubernetes-style reconciling controller for Podman.
+pub mod backoff;
 pub mod clock;
 pub mod controller;
 pub mod manifest;
+pub mod plan;
 pub mod runtime;
 pub mod state;
 pub mod store;

@@ -4,6 +4,8 @@
 //! transactions, watches, leases. Nothing above it knows etcd.
 
 mod authority;
+mod newest;
+mod records;
 
 use std::fmt;
 use std::time::Duration;
@@ -12,6 +14,8 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 
 pub use authority::{Authority, AuthorityKeeper, Fence, NotLeading, authority};
+pub use newest::Newest;
+pub use records::{AppRecords, Changes, Kept, Records, RecordsError};
 
 /// A key with its value, as the store has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
