@@ -21,15 +21,18 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::backoff::Backoff;
+use crate::backoff::Pauses;
 use crate::clock::Entropy;
 use crate::manifest::AppName;
 use crate::telemetry::{Pulse, QueueMetrics};
 
-/// First pause after a failure; also how soon hints may bring a failed app back.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// Longest pause after failures.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5 * 60);
+/// Pauses after failures.
+const PAUSES: Pauses = Pauses {
+    first: Duration::from_secs(1),
+    longest: Duration::from_secs(5 * 60),
+};
+/// How soon hints may bring back an app that failed.
+const SOONEST: Duration = Duration::from_secs(1);
 /// Longest time that an app can be put in for. Looking a day later is harmless,
 /// and keeps the arithmetic of instants in range.
 const FARTHEST: Duration = Duration::from_secs(24 * 60 * 60);
@@ -110,32 +113,27 @@ struct Line {
     timers: BTreeSet<(Instant, AppName)>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Slot {
     phase: Phase,
     /// When the app comes again by itself.
     due: Option<Instant>,
     /// After a failure: hints don't bring it back before.
     not_before: Option<Instant>,
-    backoff: Backoff,
+    /// Failures in a row.
+    failures: u32,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum Phase {
+    #[default]
     Idle,
-    Waiting { since: Instant },
-    Running { again: Option<Why> },
-}
-
-impl Slot {
-    fn new() -> Self {
-        Self {
-            phase: Phase::Idle,
-            due: None,
-            not_before: None,
-            backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
-        }
-    }
+    Waiting {
+        since: Instant,
+    },
+    Running {
+        again: Option<Why>,
+    },
 }
 
 impl Queue {
@@ -262,7 +260,7 @@ impl Line {
     fn enqueue(&mut self, app: &AppName, why: Why, now: Instant) {
         let slot = self.slot(app);
         if why.begins_anew() {
-            slot.backoff.reset();
+            slot.failures = 0;
             slot.not_before = None;
         }
         match &mut slot.phase {
@@ -326,15 +324,16 @@ impl Line {
             Phase::Idle | Phase::Waiting { .. } => None,
         };
         match next {
-            Next::Done => slot.backoff.reset(),
+            Next::Done => slot.failures = 0,
             Next::After(delay) => {
-                slot.backoff.reset();
+                slot.failures = 0;
                 self.enqueue_at(app, from_now(delay));
             }
             Next::Failed => {
-                let pause = slot.backoff.failed(entropy);
-                let failures = slot.backoff.failures();
-                slot.not_before = Some(now + pause.min(FIRST_PAUSE));
+                slot.failures = slot.failures.saturating_add(1);
+                let failures = slot.failures;
+                let pause = PAUSES.after(failures, entropy);
+                slot.not_before = Some(now + pause.min(SOONEST));
                 tracing::debug!(%app, failures, ?pause, "comes again after a pause");
                 self.enqueue_at(app, now + pause);
             }
@@ -351,7 +350,7 @@ impl Line {
     }
 
     fn slot(&mut self, app: &AppName) -> &mut Slot {
-        self.apps.entry(app.clone()).or_insert_with(Slot::new)
+        self.apps.entry(app.clone()).or_default()
     }
 }
 

@@ -231,7 +231,10 @@ async fn failures_come_again_after_pauses_that_grow() {
         .collect();
     assert_eq!(pauses.len(), 5, "no more after the success: {times:?}");
     for (pause, whole) in pauses.iter().zip([1_000, 2_000, 4_000, 8_000, 16_000]) {
-        assert!((whole * 3 / 4..=whole + 1).contains(pause), "{pauses:?}");
+        assert!(
+            (whole * 8 / 10..=whole * 12 / 10 + 1).contains(pause),
+            "{pauses:?}"
+        );
     }
 }
 
@@ -246,7 +249,7 @@ async fn a_success_begins_the_pauses_anew() {
     world.pass(Duration::from_secs(60)).await;
 
     let times = world.work.times("blog");
-    assert!(times[4] - times[3] <= 1_101, "{times:?}");
+    assert!(times[4] - times[3] <= 1_301, "{times:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -262,7 +265,7 @@ async fn a_changed_manifest_does_not_wait_out_a_pause() {
 
     let times = world.work.times("blog");
     assert_eq!(times[before], 40_000);
-    assert!(times[before + 1] <= 41_101, "pauses began anew: {times:?}");
+    assert!(times[before + 1] <= 41_301, "pauses began anew: {times:?}");
 }
 
 #[tokio::test(start_paused = true)]
