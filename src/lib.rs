@@ -4,6 +4,7 @@ pub mod clock;
 pub mod controller;
 pub mod manifest;
 pub mod plan;
+pub mod probe;
 pub mod runtime;
 pub mod state;
 pub mod store;

@@ -5,6 +5,7 @@
 //! [`RuntimeError::is_ambiguous`]: look at the state before you call again.
 //! Names, labels and loopback addresses are the caller's; nothing here decides.
 
+mod memory;
 mod types;
 
 use std::fmt;
@@ -12,7 +13,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
+use jiff::Timestamp;
 
+pub use memory::{Behaviour, Call, EffectLog, MemoryImage, MemoryRuntime, Reply};
 pub use types::{
     Container, ContainerSpec, ContainerState, ContainerSummary, Image, Labels, NetworkAttachment,
     PortMapping, RuntimeEvent, RuntimeEventKind, TmpfsMount, VolumeAttachment,
@@ -99,6 +102,15 @@ pub enum RuntimeError {
         /// The reference.
         image: String,
     },
+    /// The image isn't here, and the policy or its `localhost/` name forbids a pull.
+    #[error(
+        "the image {image} isn't on this host and may not be pulled: load it, or change its name \
+         or pullPolicy"
+    )]
+    ImageAbsent {
+        /// The reference.
+        image: String,
+    },
     /// The registry wants other credentials.
     #[error("the registry refused access to {image}: check the credentials on this host")]
     ImageDenied {
@@ -181,8 +193,14 @@ pub trait Runtime: Send + Sync + fmt::Debug {
     /// With `force`, a running one too. One that is gone is a success.
     async fn remove(&self, id: &ContainerId, force: bool) -> Result<(), RuntimeError>;
 
-    /// The last `lines` lines of the log, oldest first, at most 64 KiB.
-    async fn logs(&self, id: &ContainerId, lines: usize) -> Result<Vec<String>, RuntimeError>;
+    /// The last `lines` lines of the log, written at or after `since`, oldest first,
+    /// at most 64 KiB. An in-place restart goes on in the same log.
+    async fn logs(
+        &self,
+        id: &ContainerId,
+        lines: usize,
+        since: Option<Timestamp>,
+    ) -> Result<Vec<String>, RuntimeError>;
 
     /// Runs a command in the container and gives its exit code.
     async fn exec(

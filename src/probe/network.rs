@@ -1,0 +1,82 @@
+//! Probes over real connections.
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::Request;
+use http::header::{CONNECTION, HOST, USER_AGENT};
+use http_body_util::Empty;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+use super::Prober;
+
+/// Opens a connection of its own for every try, and closes it after the answer's head.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NetworkProber;
+
+#[async_trait]
+impl Prober for NetworkProber {
+    async fn http(&self, address: SocketAddr, path: &str) -> Result<u16, String> {
+        let request = Request::get(path)
+            .header(HOST, address.to_string())
+            .header(USER_AGENT, concat!("podherd/", env!("CARGO_PKG_VERSION")))
+            .header(CONNECTION, "close")
+            .body(Empty::<Bytes>::new())
+            .map_err(|_| "the path isn't one".to_owned())?;
+        let stream = connect(address).await?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| in_words(&error))?;
+        // Polled here rather than in a task, so that nothing outlives this future.
+        let mut answer = std::pin::pin!(sender.send_request(request));
+        tokio::select! {
+            biased;
+            _ = connection => {}
+            early = &mut answer => return status(early),
+        }
+        // The connection may have ended just after it brought the answer.
+        status(answer.await)
+    }
+
+    async fn tcp(&self, address: SocketAddr) -> Result<(), String> {
+        connect(address).await.map(drop)
+    }
+}
+
+fn status<B>(answer: hyper::Result<http::Response<B>>) -> Result<u16, String> {
+    match answer {
+        Ok(answer) => Ok(answer.status().as_u16()),
+        Err(error) => Err(in_words(&error)),
+    }
+}
+
+async fn connect(address: SocketAddr) -> Result<TcpStream, String> {
+    TcpStream::connect(address)
+        .await
+        .map_err(|error| io_in_words(&error))
+}
+
+/// The cause in a few words; an answer's bytes are never among them.
+fn in_words(error: &hyper::Error) -> String {
+    let io = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
+    if let Some(io) = io {
+        io_in_words(io)
+    } else if error.is_parse() {
+        "the answer isn't HTTP/1".to_owned()
+    } else if error.is_incomplete_message() {
+        "the connection was closed without an answer".to_owned()
+    } else {
+        "the connection broke".to_owned()
+    }
+}
+
+fn io_in_words(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        ErrorKind::ConnectionReset => "connection reset".to_owned(),
+        kind => kind.to_string(),
+    }
+}
