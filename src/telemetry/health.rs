@@ -90,11 +90,6 @@ impl Health {
         }
     }
 
-    /// How long ago a loop went round; `None` for one that doesn't run.
-    pub fn silence(&self, name: &str) -> Option<Duration> {
-        self.with_loops(|loops| loops.get(name).map(|beat| beat.last.elapsed()))
-    }
-
     /// Whether every check passes.
     pub async fn ready(&self) -> Report {
         let checks = self

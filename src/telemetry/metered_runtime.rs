@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::metrics::RequestMetrics;
@@ -46,6 +47,7 @@ fn code(error: &RuntimeError) -> &'static str {
         RuntimeError::NameInUse { .. } => "name_in_use",
         RuntimeError::PortInUse { .. } => "port_in_use",
         RuntimeError::InUse { .. } => "in_use",
+        RuntimeError::ImageAbsent { .. } => "image_absent",
         RuntimeError::ImageUnknown { .. } => "image_unknown",
         RuntimeError::ImageDenied { .. } => "image_denied",
         RuntimeError::PullFailed { .. } => "pull_failed",
@@ -102,8 +104,13 @@ impl<R: Runtime> Runtime for MeteredRuntime<R> {
         self.time("remove", self.inner.remove(id, force)).await
     }
 
-    async fn logs(&self, id: &ContainerId, lines: usize) -> Result<Vec<String>, RuntimeError> {
-        self.time("logs", self.inner.logs(id, lines)).await
+    async fn logs(
+        &self,
+        id: &ContainerId,
+        lines: usize,
+        since: Option<Timestamp>,
+    ) -> Result<Vec<String>, RuntimeError> {
+        self.time("logs", self.inner.logs(id, lines, since)).await
     }
 
     async fn exec(

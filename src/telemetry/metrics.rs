@@ -4,6 +4,7 @@
 //! Labels stay bounded: apps, services, and words from fixed lists. A container's
 //! ID or a message is never one.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use prometheus::core::Collector;
@@ -11,6 +12,7 @@ use prometheus::{
     Encoder, Gauge, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec,
     Opts, Registry, TextEncoder,
 };
+use tokio::time::Instant;
 
 use crate::manifest::{AppName, ServiceName};
 use crate::state::{ConditionType, InhibitionReason, StepKind};
@@ -89,6 +91,8 @@ impl Metrics {
     /// # Errors
     /// When a metric can't be written in that format.
     pub fn render(&self) -> Result<Vec<u8>, MetricsError> {
+        let lag = self.controller.watch.lag();
+        self.controller.watch_lag.set(lag.as_secs_f64());
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
         Ok(text)
@@ -330,8 +334,9 @@ impl RequestMetrics {
 pub struct ControllerMetrics {
     /// 1 while this controller leads.
     pub leader: IntGauge,
-    /// Seconds since the watch of the manifests last showed that it is alive.
-    pub watch_lag: Gauge,
+    /// How fresh the watch of the manifests is.
+    pub watch: Freshness,
+    watch_lag: Gauge,
     relists: IntCounterVec,
 }
 
@@ -342,6 +347,7 @@ impl ControllerMetrics {
                 registry,
                 IntGauge::new("podherd_leader", "1 while this controller leads, else 0."),
             )?,
+            watch: Freshness::default(),
             watch_lag: register(
                 registry,
                 Gauge::new(
@@ -361,6 +367,28 @@ impl ControllerMetrics {
     /// Everything was listed because a stream began or ended.
     pub fn relist(&self, stream: &'static str) {
         self.relists.with_label_values(&[stream]).inc();
+    }
+}
+
+/// When something last showed that it is alive.
+#[derive(Debug, Clone, Default)]
+pub struct Freshness(Arc<Mutex<Option<Instant>>>);
+
+impl Freshness {
+    /// It is alive now.
+    pub fn alive(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// It was ended in order: nobody waits for it.
+    pub fn ended(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// How long ago it was alive; nothing when nobody waits for it.
+    pub fn lag(&self) -> Duration {
+        let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.map_or(Duration::ZERO, |last| last.elapsed())
     }
 }
 

@@ -13,8 +13,8 @@ pub use health::{Check, Health, Pulse, Report};
 pub use metered_runtime::MeteredRuntime;
 pub use metered_store::MeteredStore;
 pub use metrics::{
-    AppMetrics, ControllerMetrics, Metrics, MetricsError, QueueMetrics, ReconcileMetrics,
-    RequestMetrics,
+    AppMetrics, ControllerMetrics, Freshness, Metrics, MetricsError, QueueMetrics,
+    ReconcileMetrics, RequestMetrics,
 };
 pub use server::serve;
 pub use trace::{LogFormat, TraceError, init, operation_span};

@@ -13,9 +13,6 @@ use tokio_util::sync::CancellationToken;
 use super::health::{Health, Report};
 use super::metrics::Metrics;
 
-/// The loop whose silence is the lag of the watch.
-pub(crate) const WATCH_LOOP: &str = "watch";
-
 #[derive(Debug, Clone)]
 struct Shown {
     metrics: Metrics,
@@ -43,12 +40,6 @@ pub async fn serve(
 }
 
 async fn show_metrics(State(shown): State<Shown>) -> Response {
-    let silence = shown.health.silence(WATCH_LOOP).unwrap_or_default();
-    shown
-        .metrics
-        .controller
-        .watch_lag
-        .set(silence.as_secs_f64());
     match shown.metrics.render() {
         Ok(text) => ([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
