@@ -47,11 +47,17 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_the_longest_within_the_jitter() {
-        let pauses = Pauses { first: Duration::from_secs(10), longest: Duration::from_secs(600) };
+        let pauses = Pauses {
+            first: Duration::from_secs(10),
+            longest: Duration::from_secs(600),
+        };
         let entropy = Entropy::from_seed(7);
         for (failures, seconds) in [(1, 10.0), (2, 20.0), (3, 40.0), (7, 600.0), (1000, 600.0)] {
             let pause = pauses.after(failures, &entropy).as_secs_f64();
-            assert!((seconds * 0.79..=seconds * 1.21).contains(&pause), "{failures}: {pause}");
+            assert!(
+                (seconds * 0.79..=seconds * 1.21).contains(&pause),
+                "{failures}: {pause}"
+            );
         }
     }
 }

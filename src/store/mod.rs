@@ -4,6 +4,10 @@
 //! transactions, watches, leases. Nothing above it knows etcd.
 
 mod authority;
+pub mod deadline;
+mod etcd;
+pub mod limit;
+mod memory;
 mod newest;
 mod records;
 
@@ -14,6 +18,8 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 
 pub use authority::{Authority, AuthorityKeeper, Fence, NotLeading, authority};
+pub use etcd::{Certificates, EtcdOptions, EtcdStore};
+pub use memory::MemoryStore;
 pub use newest::Newest;
 pub use records::{AppRecords, Changes, Kept, Records, RecordsError};
 

@@ -91,7 +91,11 @@ impl Changes {
     /// When the record can't be encoded.
     pub fn put<T: Record>(&mut self, key: String, record: &T) -> Result<(), RecordsError> {
         let value = encode_at(&key, record)?;
-        self.push(Write::Put { key, value, lease: None });
+        self.push(Write::Put {
+            key,
+            value,
+            lease: None,
+        });
         Ok(())
     }
 
@@ -287,10 +291,15 @@ impl Records {
         changes: Changes,
     ) -> Result<i64, RecordsError> {
         let value = encode_at(&key, record)?;
-        let mut txn = changes
-            .0
-            .when(key.clone(), known.map_or(Target::Absent, Target::ModRevision));
-        txn.writes.push(Write::Put { key: key.clone(), value: value.clone(), lease: None });
+        let mut txn = changes.0.when(
+            key.clone(),
+            known.map_or(Target::Absent, Target::ModRevision),
+        );
+        txn.writes.push(Write::Put {
+            key: key.clone(),
+            value: value.clone(),
+            lease: None,
+        });
         let mut tries = 0;
         loop {
             let fence = self.authority.permit(WRITE)?;

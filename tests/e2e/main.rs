@@ -9,9 +9,13 @@
 
 mod support;
 
+#[path = "../store/contract.rs"]
+mod contract;
+
 mod command;
 mod crash;
 mod deploy;
+mod etcd;
 mod heal;
 mod refusal;
 mod store;
