@@ -5,6 +5,7 @@ pub mod controller;
 pub mod manifest;
 pub mod plan;
 pub mod probe;
+pub mod reconcile;
 pub mod runtime;
 pub mod state;
 pub mod store;

@@ -57,6 +57,8 @@ pub enum Action {
         service: ServiceName,
         /// The container.
         container: ContainerId,
+        /// Its name, under which its ports are claimed.
+        name: String,
     },
     /// Create the private network and the service's volumes.
     Provision {
