@@ -9,6 +9,8 @@
 mod events;
 mod known;
 mod queue;
+#[cfg(test)]
+mod testing;
 mod watch;
 
 pub use events::{EventWatch, resync};
