@@ -1,7 +1,8 @@
 //! What a service does when its manifest doesn't say, where that depends on the rest.
 
-use super::probe::{Check, Readiness, StatusRange};
+use super::probe::{Check, Readiness};
 use super::spec::ServiceSpec;
+use super::status_range::StatusRange;
 
 impl ServiceSpec {
     /// The readiness that decides: the one stated, or else a GET on the first HTTP

@@ -11,7 +11,7 @@ use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
 use super::error::{ManifestError, Problem};
-use super::limits::{self, MAX_DEPTH, MAX_GROWTH, TOO_DEEP, VALUE_COST};
+use super::limits::{self, MAX_DEPTH, MAX_GROWTH, TOO_DEEP, TOO_LARGE, VALUE_COST};
 use super::path::{Path, Segment};
 use super::positions::{self, Place, Positions};
 
@@ -61,25 +61,35 @@ fn read_yaml(text: &str, positions: &Positions) -> Result<Value, Problem> {
     Strict(&progress).deserialize(yaml).map_err(|error| {
         let path = Path(progress.path.take());
         match (progress.refusal.take(), error.location()) {
-            (Some(message), _) => Problem::new(&path, positions.key(&path), &message),
+            (Some(refusal), _) => {
+                let place = match refusal.of {
+                    Part::Key => positions.key(&path),
+                    Part::Value => positions.value(&path),
+                };
+                Problem::new(&path, place, &refusal.message)
+            }
             (None, Some(at)) => {
                 let place = Place {
                     line: at.line(),
                     column: at.column(),
                 };
-                Problem::new(&path, place, &without_location(&error.to_string()))
+                Problem::new(&path, place, &plain(&error))
             }
-            (None, None) => Problem::new(&path, positions.key(&path), &error.to_string()),
+            (None, None) => Problem::new(&path, positions.value(&path), &plain(&error)),
         }
     })
 }
 
-/// Cuts the "at line 3 column 4" that the parser appends; a problem has its own.
-fn without_location(message: &str) -> String {
+/// The parser's message without the path and the place: a problem has its own.
+fn plain(error: &serde_yaml::Error) -> String {
+    let message = error.to_string();
+    if message.contains("repetition limit exceeded") {
+        return TOO_LARGE.to_owned();
+    }
     message
         .split(" at line ")
         .next()
-        .unwrap_or(message)
+        .unwrap_or(&message)
         .to_owned()
 }
 
@@ -89,14 +99,27 @@ struct Progress {
     /// Left as it is when a value fails, so that it then names that value.
     path: RefCell<Vec<Segment>>,
     grown: Cell<usize>,
-    refusal: RefCell<Option<String>>,
+    refusal: RefCell<Option<Refusal>>,
+}
+
+struct Refusal {
+    of: Part,
+    message: String,
+}
+
+/// What of an entry is refused.
+enum Part {
+    Key,
+    Value,
 }
 
 impl Progress {
-    fn refuse<E: de::Error>(&self, message: impl Into<String>) -> E {
+    fn refuse<E: de::Error>(&self, of: Part, message: impl Into<String>) -> E {
         let message = message.into();
         let error = E::custom(&message);
-        self.refusal.borrow_mut().get_or_insert(message);
+        self.refusal
+            .borrow_mut()
+            .get_or_insert(Refusal { of, message });
         error
     }
 
@@ -109,7 +132,7 @@ impl Progress {
             .saturating_add(bytes);
         self.grown.set(grown);
         if grown > MAX_GROWTH {
-            return Err(self.refuse("the document grows too large here: use fewer aliases"));
+            return Err(self.refuse(Part::Value, TOO_LARGE));
         }
         Ok(())
     }
@@ -118,7 +141,7 @@ impl Progress {
         let mut path = self.path.borrow_mut();
         path.push(segment);
         if path.len() > MAX_DEPTH {
-            return Err(self.refuse(TOO_DEEP));
+            return Err(self.refuse(Part::Value, TOO_DEEP));
         }
         Ok(())
     }
@@ -174,9 +197,10 @@ impl<'de> Visitor<'de> for Strict<'_> {
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
         self.0.grow(0)?;
-        Number::from_f64(value)
-            .map(Value::Number)
-            .ok_or_else(|| self.0.refuse("not a finite number: put a text in quotes"))
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| {
+            self.0
+                .refuse(Part::Value, "not a finite number: put a text in quotes")
+        })
     }
 
     fn visit_str<E: de::Error>(self, value: &str) -> Result<Value, E> {
@@ -205,7 +229,9 @@ impl<'de> Visitor<'de> for Strict<'_> {
         while let Some(key) = entries.next_key_seed(Key(self.0))? {
             self.0.enter(Segment::Key(key.clone()))?;
             if map.contains_key(&key) {
-                return Err(self.0.refuse("this key is here twice: keep one of the two"));
+                return Err(self
+                    .0
+                    .refuse(Part::Key, "this key is here twice: keep one of the two"));
             }
             let value = entries.next_value_seed(self)?;
             self.0.leave();
@@ -215,9 +241,10 @@ impl<'de> Visitor<'de> for Strict<'_> {
     }
 
     fn visit_enum<A: de::EnumAccess<'de>>(self, _: A) -> Result<Value, A::Error> {
-        Err(self
-            .0
-            .refuse("YAML tags (`!word`) mean nothing here: write a plain value"))
+        Err(self.0.refuse(
+            Part::Value,
+            "YAML tags (`!word`) mean nothing here: write a plain value",
+        ))
     }
 }
 
@@ -228,8 +255,10 @@ impl Key<'_> {
     fn refuse<E: de::Error>(&self, key: &dyn fmt::Display) -> E {
         let key = key.to_string();
         self.0.path.borrow_mut().push(Segment::Key(key.clone()));
-        self.0
-            .refuse(format!("the key {key} isn't a text: put it in quotes"))
+        self.0.refuse(
+            Part::Key,
+            format!("the key {key} isn't a text: put it in quotes"),
+        )
     }
 }
 
@@ -274,8 +303,9 @@ impl<'de> Visitor<'de> for Key<'_> {
     }
 
     fn visit_enum<A: de::EnumAccess<'de>>(self, _: A) -> Result<String, A::Error> {
-        Err(self
-            .0
-            .refuse("YAML tags (`!word`) mean nothing here: write a plain key"))
+        Err(self.0.refuse(
+            Part::Key,
+            "YAML tags (`!word`) mean nothing here: write a plain key",
+        ))
     }
 }

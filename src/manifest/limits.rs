@@ -19,6 +19,9 @@ pub(super) const MAX_NODES: usize = 50_000;
 /// What a document may grow to once its aliases are followed, in bytes of memory.
 pub(super) const MAX_GROWTH: usize = 16 * MAX_BYTES;
 
+/// What to say about more.
+pub(super) const TOO_LARGE: &str = "the document grows too large here: use fewer aliases";
+
 /// What one value costs at least, against [`MAX_GROWTH`].
 pub(super) const VALUE_COST: usize = 64;
 

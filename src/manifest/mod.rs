@@ -19,11 +19,15 @@ mod limits;
 mod names;
 mod order;
 mod path;
+mod placement;
+mod ports;
 mod positions;
 mod probe;
+mod probe_form;
 mod quantity;
 mod schema;
 mod spec;
+mod status_range;
 mod structure;
 #[cfg(test)]
 mod tests;
@@ -32,14 +36,16 @@ mod unsupported;
 pub use error::{ManifestError, Problem};
 pub use limits::MAX_BYTES;
 pub use names::{AppName, NameError, NetworkName, NodeName, PortName, ServiceName, VolumeName};
-pub use probe::{Check, Liveness, Readiness, Startup, StatusRange};
+pub use placement::{Placement, SharedNetwork};
+pub use ports::{AppProtocol, HttpRoute, Port, Protocol, StreamRoute, Tls};
+pub use probe::{Check, Liveness, Readiness, Startup};
 pub use quantity::{Bytes, Cpus, QuantityError, Timespan};
 pub use schema::schema;
 pub use spec::{
-    App, AppProtocol, AppSpec, BindMount, HttpRoute, LogDriver, Logging, OnFailure, Placement,
-    Port, Protocol, PullPolicy, Resources, RestartPolicy, SecretFile, SecretRef, Security,
-    ServiceSpec, SharedNetwork, Strategy, StreamRoute, Tls, Tmpfs, Update, Userns, VolumeMount,
+    App, AppSpec, BindMount, LogDriver, Logging, OnFailure, PullPolicy, Resources, RestartPolicy,
+    SecretFile, SecretRef, Security, ServiceSpec, Strategy, Tmpfs, Update, Userns, VolumeMount,
 };
+pub use status_range::StatusRange;
 
 use error::Report;
 

@@ -34,29 +34,47 @@ pub(super) struct Damage {
 }
 
 impl Damage {
-    /// Whether a later check may be believed about this path: the service that it is
-    /// in is whole, and nothing that it may refer to was cut out.
+    /// Whether a later check may be believed about this path: what it looked at is
+    /// whole, and nothing that it may refer to was cut out.
+    fn spares_one(cut: &Path, path: &Path) -> bool {
+        let refers_to_a_port =
+            matches!(path.0.last(), Some(Segment::Key(key)) if key == "port" || key == "udp");
+        !(path.is_within(&head(cut, FIELD))
+            || refers_to_a_port && path.is_within(&head(cut, SERVICE)))
+    }
+
+    /// The same for all that was cut out.
     pub(super) fn spares(&self, path: &Path) -> bool {
-        let refers_elsewhere = |path: &Path| {
-            path.0.len() <= 2
-                || path
-                    .0
-                    .iter()
-                    .any(|step| *step == Segment::Key("dependsOn".into()))
-        };
+        let is_about_all = path.0.len() < SERVICE;
+        let refers_to_a_service = path.0.contains(&Segment::Key("dependsOn".to_owned()));
         self.cut.is_empty()
-            || !(refers_elsewhere(path) || self.cut.iter().any(|cut| path.is_within(&scope(cut))))
+            || !is_about_all
+                && !refers_to_a_service
+                && self.cut.iter().all(|cut| Self::spares_one(cut, path))
+    }
+
+    /// Whether this error only follows from a cut: a field that now is missing, or
+    /// no check in a probe whose check was cut out.
+    fn explains(&self, path: &Path, message: &str) -> bool {
+        match message
+            .strip_prefix("missing field `")
+            .and_then(|rest| rest.strip_suffix('`'))
+        {
+            Some(field) => self.cut.contains(&path.key(field)),
+            None => self.cut.iter().any(|cut| cut.is_within(path)),
+        }
     }
 }
 
-/// The part of the document that a cut makes unreliable: its service, or itself.
-fn scope(cut: &Path) -> Path {
-    let service = Path::root().key("spec").key("services");
-    if cut.is_within(&service) {
-        Path(cut.0.iter().take(service.0.len() + 1).cloned().collect())
-    } else {
-        cut.clone()
-    }
+/// Steps to a service: `spec.services.web`.
+const SERVICE: usize = 3;
+
+/// Steps to a field of a service: `spec.services.web.readiness`.
+const FIELD: usize = 4;
+
+/// The first steps of a path.
+fn head(path: &Path, steps: usize) -> Path {
+    Path(path.0.iter().take(steps).cloned().collect())
 }
 
 /// Types the tree; every error of shape goes into the report.
@@ -143,9 +161,7 @@ fn salvage<T: DeserializeOwned>(
         let path = original(base, &found, &items_cut);
         if message.starts_with("unknown field") {
             report.at_key(&path, message);
-        } else if !missing_field(&message)
-            .is_some_and(|field| damage.cut.contains(&path.key(field)))
-        {
+        } else if !damage.explains(&path, &message) {
             report.at(&path, message);
         }
         if report.is_full() || !cut(tree.to_mut(), &found) {
@@ -156,11 +172,6 @@ fn salvage<T: DeserializeOwned>(
         }
         damage.cut.push(path);
     }
-}
-
-/// The field that this message misses. One that was cut out was reported already.
-fn missing_field(message: &str) -> Option<&str> {
-    message.strip_prefix("missing field `")?.strip_suffix('`')
 }
 
 fn steps(path: &serde_path_to_error::Path) -> Path {

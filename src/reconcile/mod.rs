@@ -6,7 +6,8 @@
 //! - `observe` gathers a [`crate::plan::Snapshot`].
 //! - `preflight` pins the wanted manifest to a revision, touching nothing.
 //! - `run` is the sequencer; `journal` is what it writes; `traffic`, `retire`,
-//!   `candidate`, `publish` and `removal` are the effects of its steps.
+//!   `resources`, `candidate` with its `claims`, `execution`, `publish` and
+//!   `removal` are the effects of its steps.
 //! - `recover` reconciles an operation that was interrupted.
 //! - `pacing` remembers how often something failed, `ports` which host ports
 //!   are claimed.
@@ -14,7 +15,9 @@
 //! An app is worked on by one pass at a time; its caller sees to that.
 
 mod candidate;
+mod claims;
 mod error;
+mod execution;
 mod journal;
 mod observe;
 mod pacing;
@@ -23,6 +26,7 @@ mod preflight;
 mod publish;
 mod recover;
 mod removal;
+mod resources;
 mod retire;
 mod run;
 mod status;

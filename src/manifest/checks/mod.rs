@@ -17,8 +17,9 @@ use std::collections::BTreeSet;
 use super::envelope::Metadata;
 use super::error::Report;
 use super::path::Path;
+use super::placement::Placement;
 use super::quantity::Timespan;
-use super::spec::{AppSpec, Placement, ServiceSpec};
+use super::spec::{AppSpec, ServiceSpec};
 
 /// Longest time that anything in a manifest may take.
 const MAX_TIMESPAN: Timespan = Timespan::from_secs(24 * 60 * 60);

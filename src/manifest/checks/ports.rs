@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::manifest::error::Report;
 use crate::manifest::names::PortName;
 use crate::manifest::path::Path;
-use crate::manifest::spec::{AppProtocol, AppSpec, Port, Protocol, ServiceSpec};
+use crate::manifest::ports::{AppProtocol, Port, Protocol};
+use crate::manifest::spec::{AppSpec, ServiceSpec};
 
 pub(super) fn check(service: &ServiceSpec, at: &Path, report: &mut Report<'_>) {
     let at = at.key("ports");

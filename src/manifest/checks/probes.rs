@@ -3,8 +3,9 @@
 use super::{ports, process, timespan};
 use crate::manifest::error::Report;
 use crate::manifest::path::Path;
+use crate::manifest::ports::Protocol;
 use crate::manifest::probe::{Check, Liveness, Readiness, Startup};
-use crate::manifest::spec::{Protocol, ServiceSpec};
+use crate::manifest::spec::ServiceSpec;
 
 /// More in a row than this is a slip of the keyboard.
 const MAX_IN_A_ROW: u32 = 1_000;

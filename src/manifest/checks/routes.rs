@@ -6,7 +6,8 @@ use std::net::Ipv4Addr;
 use super::ports;
 use crate::manifest::error::Report;
 use crate::manifest::path::Path;
-use crate::manifest::spec::{AppSpec, Protocol, ServiceSpec};
+use crate::manifest::ports::Protocol;
+use crate::manifest::spec::{AppSpec, ServiceSpec};
 
 const MAX_HOST: usize = 253;
 const MAX_LABEL: usize = 63;
