@@ -7,6 +7,7 @@ pub mod plan;
 pub mod probe;
 pub mod reconcile;
 pub mod runtime;
+pub mod settings;
 pub mod state;
 pub mod store;
 pub mod telemetry;
