@@ -1,6 +1,7 @@
 //! Podherd, a Kubernetes-style reconciling controller for Podman.
 pub mod clock;
 pub mod manifest;
+pub mod proxy;
 pub mod runtime;
 pub mod state;
 pub mod store;
