@@ -1,6 +1,8 @@
 //! Podherd, a Kubernetes-style reconciling controller for Podman.
+pub mod backoff;
 pub mod clock;
 pub mod manifest;
+pub mod plan;
 pub mod proxy;
 pub mod runtime;
 pub mod state;

@@ -1,0 +1,55 @@
+//! Containers that die or vanish behind Podherd's back.
+
+use crate::support::{Image, World, manifest, until};
+
+#[test]
+fn a_container_removed_by_hand_is_built_again() {
+    let world = World::start();
+    let podherd = world.podherd();
+    world.deploy("blog", &manifest("blog", Image::Web1));
+    let old = world.running();
+
+    world
+        .podman
+        .run(&world.sandbox, &["rm", "--force", &old[0]]);
+
+    until("another one is active", || {
+        let running = world.running();
+        running.len() == 1 && running != old && world.active("blog")["web"] == running[0]
+    });
+    until("it answers", || {
+        podherd.get(&world, "blog.test", "/").code == 200
+    });
+    world.assert_only_active(&["blog"]);
+}
+
+#[test]
+fn a_killed_container_comes_back() {
+    let world = World::start();
+    let podherd = world.podherd();
+    world.deploy("blog", &manifest("blog", Image::Web1));
+    let old = world.running();
+
+    world.podman.run(&world.sandbox, &["kill", &old[0]]);
+
+    until("one runs", || world.running().len() == 1);
+    until("it answers", || {
+        podherd.get(&world, "blog.test", "/").code == 200
+    });
+    world.assert_only_active(&["blog"]);
+}
+
+#[test]
+fn a_container_without_our_labels_is_never_touched() {
+    let world = World::start();
+    let stranger = world.podman.run(
+        &world.sandbox,
+        &["run", "--detach", "--name", "web", Image::Web1.reference()],
+    );
+    let _podherd = world.podherd();
+    world.deploy("blog", &manifest("blog", Image::Web1));
+    world.delete("blog");
+    until("only the stranger is left", || {
+        world.running() == [stranger.clone()]
+    });
+}

@@ -1,0 +1,22 @@
+//! End to end: the real binary, the real Podman, the real etcd.
+//!
+//! Every test makes a world of its own (see `support`): nothing of the host is
+//! touched, and tests may run side by side. They need root, and the packages
+//! that `make setup` installs.
+
+// A test says what went wrong by panicking.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+#[path = "../store/contract.rs"]
+mod contract;
+
+mod command;
+mod crash;
+mod deploy;
+mod etcd;
+mod heal;
+mod refusal;
+mod store;
+mod world;
