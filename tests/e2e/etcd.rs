@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use podherd::store::{
-    Commit, EtcdOptions, EtcdStore, Range, Store, StoreError, Txn, Watch, WatchEvent, deadline,
+    EtcdOptions, EtcdStore, Range, Store, StoreError, Txn, Watch, WatchEvent, deadline,
 };
 
 use crate::contract;
