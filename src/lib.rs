@@ -22,6 +22,7 @@ pub mod controller;
 pub mod manifest;
 pub mod plan;
 pub mod probe;
+pub mod proxy;
 pub mod reconcile;
 pub mod runtime;
 pub mod state;
