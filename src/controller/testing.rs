@@ -1,7 +1,7 @@
 //! What the controller's unit tests share: a store that fails when told, and a
 //! worker that only remembers.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ pub(super) fn pulse() -> Pulse {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Flaky {
     pub memory: MemoryStore,
-    down: Arc<AtomicBool>,
-    cut: Arc<Mutex<CancellationToken>>,
+    pub down: Arc<AtomicBool>,
+    pub cut: Arc<Mutex<CancellationToken>>,
 }
 
 impl Flaky {
@@ -125,11 +125,14 @@ impl Store for Flaky {
     }
 }
 
-/// Remembers for which apps it was called; fails while told to.
+/// Remembers for which apps it was called; fails while told to, and takes its
+/// time when told to, until it is cancelled.
 #[derive(Debug, Default)]
 pub(super) struct Remember {
     runs: Mutex<Vec<String>>,
     failing: AtomicBool,
+    slow: AtomicBool,
+    cancelled: AtomicUsize,
 }
 
 impl Remember {
@@ -144,12 +147,26 @@ impl Remember {
     pub(super) fn fail(&self, failing: bool) {
         self.failing.store(failing, Ordering::SeqCst);
     }
+
+    pub(super) fn slow(&self, slow: bool) {
+        self.slow.store(slow, Ordering::SeqCst);
+    }
+
+    /// How often work was told to stop and needed a moment for it.
+    pub(super) fn cancelled(&self) -> usize {
+        self.cancelled.load(Ordering::SeqCst)
+    }
 }
 
 #[async_trait]
 impl Work for Remember {
-    async fn run(&self, app: &AppName, _: CancellationToken) -> Next {
+    async fn run(&self, app: &AppName, cancel: CancellationToken) -> Next {
         self.runs.lock().unwrap().push(app.to_string());
+        if self.slow.load(Ordering::SeqCst) {
+            cancel.cancelled().await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            _ = self.cancelled.fetch_add(1, Ordering::SeqCst);
+        }
         if self.failing.load(Ordering::SeqCst) {
             return Next::Failed;
         }

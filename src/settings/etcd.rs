@@ -7,6 +7,8 @@ use crate::store;
 
 /// Where all keys are, unless said otherwise.
 const PREFIX: &str = "/podherd";
+/// Where clients look for an etcd.
+const ETCD_PORT: u16 = 2379;
 
 /// What may be said about etcd.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -81,6 +83,22 @@ pub struct LocalEtcdOptions {
           default_missing_value = "true", hide_possible_values = true,
           value_parser = clap::builder::BoolishValueParser::new(), hide_env_values = true)]
     pub local_etcd: Option<bool>,
+    /// Its program: a path, or a name in $PATH [default: etcd]
+    #[arg(
+        long,
+        env = "PODHERD_ETCD_BINARY",
+        value_name = "FILE",
+        hide_env_values = true
+    )]
+    pub etcd_binary: Option<PathBuf>,
+    /// Its port on loopback [default: 2379]
+    #[arg(
+        long,
+        env = "PODHERD_LOCAL_ETCD_PORT",
+        value_name = "PORT",
+        hide_env_values = true
+    )]
+    pub local_etcd_port: Option<u16>,
 }
 
 /// How etcd is reached. Its `Debug` shows no secret.
@@ -98,7 +116,16 @@ pub enum EtcdChoice {
     /// One that runs already.
     Running(store::EtcdOptions),
     /// One that Podherd starts.
-    Local,
+    Local(LocalEtcdSettings),
+}
+
+/// What the etcd that Podherd starts is like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalEtcdSettings {
+    /// The program.
+    pub binary: PathBuf,
+    /// The port on loopback.
+    pub port: u16,
 }
 
 impl EtcdOptions {
@@ -113,7 +140,7 @@ impl EtcdOptions {
                 "no etcd is given: say where it is, as in --etcd http://127.0.0.1:2379",
             ));
         };
-        self.reach(endpoints, file)
+        self.reach(&endpoints, file)
     }
 
     /// The settings of a command that can also start an etcd.
@@ -122,15 +149,24 @@ impl EtcdOptions {
     /// When a setting is missing or wrong, or a file it names can't be read.
     pub fn resolve_or_local(
         self,
-        local: &LocalEtcdOptions,
+        local: LocalEtcdOptions,
         file: &File,
     ) -> Result<EtcdSettings, SettingsError> {
-        let local = local.local_etcd.or(file.local_etcd).unwrap_or(false);
-        match (self.etcd.clone().or_else(|| file.etcd.clone()), local) {
-            (Some(endpoints), false) => self.reach(endpoints, file),
+        let wanted = local.local_etcd.or(file.local_etcd).unwrap_or(false);
+        match (self.etcd.clone().or_else(|| file.etcd.clone()), wanted) {
+            (Some(endpoints), false) => self.reach(&endpoints, file),
             (None, true) => Ok(EtcdSettings {
                 prefix: prefix(self.prefix.or_else(|| file.prefix.clone()))?,
-                choice: EtcdChoice::Local,
+                choice: EtcdChoice::Local(LocalEtcdSettings {
+                    binary: local
+                        .etcd_binary
+                        .or_else(|| file.etcd_binary.clone())
+                        .unwrap_or_else(|| PathBuf::from("etcd")),
+                    port: local
+                        .local_etcd_port
+                        .or(file.local_etcd_port)
+                        .unwrap_or(ETCD_PORT),
+                }),
             }),
             (Some(_), true) => Err(wrong(
                 "--local-etcd",
@@ -143,7 +179,7 @@ impl EtcdOptions {
         }
     }
 
-    fn reach(self, endpoints: Vec<String>, file: &File) -> Result<EtcdSettings, SettingsError> {
+    fn reach(self, endpoints: &[String], file: &File) -> Result<EtcdSettings, SettingsError> {
         let endpoints = endpoints
             .iter()
             .map(|url| endpoint(url))

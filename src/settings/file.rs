@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 
 use super::controller::PortRange;
-use super::{SettingsError, read};
+use super::{SettingsError, read, says_nothing};
 use crate::manifest::{NodeName, Timespan};
 use crate::telemetry::LogFormat;
 
@@ -20,6 +20,8 @@ pub struct File {
     #[serde(deserialize_with = "list")]
     pub etcd: Option<Vec<String>>,
     pub local_etcd: Option<bool>,
+    pub etcd_binary: Option<PathBuf>,
+    pub local_etcd_port: Option<u16>,
     pub etcd_user: Option<String>,
     pub etcd_password_file: Option<PathBuf>,
     pub etcd_ca: Option<PathBuf>,
@@ -51,10 +53,7 @@ impl File {
         };
         let text = std::str::from_utf8(&bytes)
             .map_err(|error| refused(None, format!("not UTF-8: {error}")))?;
-        if text
-            .lines()
-            .all(|line| line.trim_start().starts_with('#') || line.trim().is_empty())
-        {
+        if says_nothing(text) {
             return Ok(Self::default());
         }
         serde_yaml::from_str(text).map_err(|error| {

@@ -6,6 +6,9 @@
 //! same, under the flags' names without the dashes. `resolve` is where a concern
 //! takes the first of flag, environment, file and default, and checks it.
 
+// The comments of options are what `--help` shows: plain text.
+#![allow(clippy::doc_markdown, rustdoc::bare_urls, rustdoc::invalid_html_tags)]
+
 mod controller;
 mod etcd;
 mod file;
@@ -18,7 +21,7 @@ mod proxy;
 use std::path::{Path, PathBuf};
 
 pub use controller::{ControllerOptions, ControllerSettings, PortRange};
-pub use etcd::{EtcdChoice, EtcdOptions, EtcdSettings, LocalEtcdOptions};
+pub use etcd::{EtcdChoice, EtcdOptions, EtcdSettings, LocalEtcdOptions, LocalEtcdSettings};
 pub use file::File;
 pub use host::Host;
 pub use log::{ListenOptions, LogOptions, LogSettings};
@@ -99,6 +102,13 @@ fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, SettingsError> {
         path: path.to_owned(),
         source,
     })
+}
+
+/// Whether a YAML text has only comments and empty lines.
+fn says_nothing(text: &str) -> bool {
+    text.lines()
+        .map(str::trim_start)
+        .all(|line| line.is_empty() || line.starts_with('#'))
 }
 
 #[cfg(test)]

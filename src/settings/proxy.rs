@@ -6,7 +6,6 @@ use super::{File, SettingsError, wrong};
 
 /// Where the proxy listens unless told otherwise: a port that needs no privilege.
 const HTTP: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8080);
-const NAME: &str = "proxy";
 const LONGEST_NAME: usize = 63;
 
 /// What may be said about the proxy.
@@ -22,7 +21,7 @@ pub struct ProxyOptions {
         hide_env_values = true
     )]
     pub http: Option<Vec<SocketAddr>>,
-    /// This proxy's name among those of this host [default: proxy]
+    /// This proxy's name among those of this host [default: its first address]
     #[arg(
         long,
         env = "PODHERD_PROXY_NAME",
@@ -62,15 +61,17 @@ impl ProxyOptions {
                 return Err(wrong("--http", format!("{address} is given twice")));
             }
         }
+        // No two proxies of a host have one address, so their names differ too.
         let name = self
             .proxy_name
             .or_else(|| file.proxy_name.clone())
-            .unwrap_or_else(|| NAME.to_owned());
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+            .unwrap_or_else(|| http[0].to_string());
+        let plain =
+            |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '[' | ']');
         if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(plain) {
             return Err(wrong(
                 "--proxy-name",
-                format!("{name:?} isn't 1 to {LONGEST_NAME} letters, digits, '-', '_' or '.'"),
+                format!("{name:?} isn't 1 to {LONGEST_NAME} letters, digits, '-', '_', '.' or ':'"),
             ));
         }
         Ok(ProxySettings { http, name })

@@ -64,7 +64,7 @@ fn user() -> Host {
 fn endpoints(settings: EtcdSettings) -> Vec<String> {
     match settings.choice {
         EtcdChoice::Running(options) => options.endpoints,
-        EtcdChoice::Local => Vec::new(),
+        EtcdChoice::Local(_) => Vec::new(),
     }
 }
 
@@ -160,7 +160,7 @@ fn the_whole_file_is_understood() {
     let file = load(
         "etcd: [http://a:2379, http://b:2379]\nlocal-etcd: false\netcd-user: podherd\n\
          etcd-password-file: /p\netcd-ca: /ca\netcd-cert: /c\netcd-key: /k\nprefix: /x\n\
-         podman: unix:///p.sock\nnode: host-a\nstate-dir: /s\npolicy: /pol\n\
+         podman: unix:///p.sock\nnode: host-a\nstate-dir: /s\netcd-binary: /e\nlocal-etcd-port: 2400\n\
          port-range: 21000-22000\nworkers: 2\nresync: 1m\nhttp: 0.0.0.0:80,127.0.0.1:81\n\
          proxy-name: p\nlisten: 0.0.0.0:9\nlog: warn\nlog-format: json\n",
     )
@@ -185,7 +185,7 @@ fn without_an_etcd_it_is_said_what_to_do() {
 
     let error = all
         .etcd
-        .resolve_or_local(&all.local, &File::default())
+        .resolve_or_local(all.local.clone(), &File::default())
         .unwrap_err();
     assert!(error.to_string().contains("--local-etcd"), "{error}");
 }
@@ -196,12 +196,15 @@ fn an_etcd_of_our_own_and_another_one_exclude_each_other() {
     let local = all
         .etcd
         .clone()
-        .resolve_or_local(&all.local, &File::default())
+        .resolve_or_local(all.local.clone(), &File::default())
         .unwrap();
-    assert!(matches!(local.choice, EtcdChoice::Local));
+    assert!(matches!(local.choice, EtcdChoice::Local(_)));
 
     let file = load("etcd: http://a:2379").unwrap();
-    let error = all.etcd.resolve_or_local(&all.local, &file).unwrap_err();
+    let error = all
+        .etcd
+        .resolve_or_local(all.local.clone(), &file)
+        .unwrap_err();
     assert!(error.to_string().contains("choose one"), "{error}");
 }
 
@@ -366,5 +369,26 @@ fn a_listener_given_twice_and_a_name_that_is_no_key_are_refused() {
             parse(arguments).proxy.resolve(&File::default()).is_err(),
             "{arguments:?}"
         );
+    }
+}
+
+#[test]
+fn a_proxy_is_called_by_its_first_address() {
+    let all = parse(&["--http", "127.0.0.1:81,[::1]:82"]);
+    assert_eq!(
+        all.proxy.resolve(&File::default()).unwrap().name,
+        "127.0.0.1:81"
+    );
+}
+
+#[test]
+fn a_policy_that_allows_something_is_refused() {
+    for (text, accepted) in [("# later\n", true), ("binds: [/srv]\n", false)] {
+        let policy = written(text);
+        let path = policy.path().display().to_string();
+        let result = parse(&["--policy", &path])
+            .controller
+            .resolve(&File::default(), &root());
+        assert_eq!(result.is_ok(), accepted, "{text}");
     }
 }
