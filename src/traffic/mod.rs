@@ -16,9 +16,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use graph::{AppRoutes, Backend, DataPlane, HttpRule, StreamRule};
-pub use publisher::{CONFIRM_TIMEOUT, Publisher};
+pub use publisher::{CONFIRM_TIMEOUT, Publisher, RETURN_WITHIN, Waits};
 
 pub(crate) use claims::{normal_host, normal_path};
+pub(crate) use registry::LEFT;
 
 use crate::manifest::AppName;
 use crate::state::{ContainerId, RecordError};

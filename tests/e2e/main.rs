@@ -17,6 +17,7 @@ mod crash;
 mod deploy;
 mod etcd;
 mod heal;
+mod proxy;
 mod refusal;
 mod store;
 mod world;
