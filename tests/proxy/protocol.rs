@@ -90,7 +90,11 @@ async fn a_data_plane_that_died_is_given_up_after_its_lease() {
 
 #[tokio::test]
 async fn without_the_store_the_last_table_serves_and_afterwards_the_newest() {
-    let world = World::new().await;
+    let world = World::waiting(Waits {
+        confirm: CONFIRM_TIMEOUT,
+        return_within: Duration::from_millis(200),
+    })
+    .await;
     let plane = world.begin("p", short_lease()).await;
     plane.proxy.ready().await;
     let (old, new) = (Backend::named("old").await, Backend::named("new").await);
