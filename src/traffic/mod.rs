@@ -3,7 +3,8 @@
 //! The graph is data in the store, one key an app. Data planes watch it, serve
 //! it, and write back which revision they have applied and what they still
 //! drain. *Confirmed* means that every live registered data plane has applied
-//! at least the revision in question.
+//! at least the revision in question; one whose lease ended without a farewell is
+//! given some time to come back, since it may still serve.
 
 mod claims;
 mod graph;
