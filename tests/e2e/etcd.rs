@@ -1,16 +1,20 @@
 //! The store's client against a real etcd: the contract, and what only a real
 //! one can do to it.
 
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use podherd::store::{
-    Commit, EtcdOptions, EtcdStore, Range, Store, StoreError, Txn, Watch, WatchEvent, deadline,
+    Certificates, EtcdOptions, EtcdStore, Range, Store, StoreError, Txn, Watch, WatchEvent,
+    deadline,
 };
 
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+
 use crate::contract;
-use crate::support::{Etcd, Net, Sandbox};
+use crate::support::{Etcd, Net, Process, Sandbox};
 
 /// What a deadline may be missed by on a busy machine.
 const SLACK: Duration = Duration::from_secs(2);
@@ -214,4 +218,93 @@ async fn a_password_is_checked_and_a_token_that_etcd_forgot_is_renewed() {
     assert_eq!(contract::changes(&mut watch, 1).await.len(), 1);
     until_it_answers(&store).await;
     contract::put(&store, "/a", b"2").await;
+}
+
+/// An authority with a certificate that it signed for `name`.
+struct Signed {
+    ca: String,
+    cert: String,
+    key: String,
+}
+
+impl Signed {
+    fn by_an_authority_of_its_own(name: &str) -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let ca = CertifiedIssuer::self_signed(params, key).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        Self {
+            cert: params.signed_by(&key, &ca).unwrap().pem(),
+            key: key.serialize_pem(),
+            ca: ca.pem(),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_tls_both_sides_prove_who_they_are() {
+    let sandbox = Sandbox::new(Net::Host);
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let url = format!("https://127.0.0.1:{port}");
+    let server = Signed::by_an_authority_of_its_own("127.0.0.1");
+    let client = Signed::by_an_authority_of_its_own("podherd");
+    let write = |name: &str, text: &str| {
+        let path = sandbox.dir().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let mut command = sandbox.command("etcd");
+    command
+        .arg("--cert-file")
+        .arg(write("server.pem", &server.cert))
+        .arg("--key-file")
+        .arg(write("server.key", &server.key))
+        .arg("--trusted-ca-file")
+        .arg(write("clients.pem", &client.ca))
+        .arg("--client-cert-auth")
+        .arg("--data-dir")
+        .arg(sandbox.dir().join("tls.data"))
+        .args([
+            "--listen-client-urls",
+            &url,
+            "--advertise-client-urls",
+            &url,
+        ])
+        .args(["--listen-peer-urls", "http://127.0.0.1:0"]);
+    let _etcd = Process::spawn(command, &sandbox.dir().join("tls.log"));
+
+    let mut options = EtcdOptions::new(vec![url], "/podherd");
+    options.certificates = Certificates {
+        ca: Some(server.ca.clone().into()),
+        cert: Some(client.cert.clone().into()),
+        key: Some(client.key.clone().into()),
+    };
+    let store = EtcdStore::connect(&options).await.unwrap();
+    until_it_answers(&store).await;
+    contract::put(&store, "/a", b"1").await;
+
+    let mut stranger = options.clone();
+    stranger.certificates.ca = Some(client.ca.into());
+    let stranger = EtcdStore::connect(&stranger).await.unwrap();
+    let error = read(&stranger).await.unwrap_err();
+    assert!(error.to_string().contains("certificate"), "{error}");
+
+    let mut nobody = options.clone();
+    nobody.certificates.cert = None;
+    nobody.certificates.key = None;
+    let nobody = EtcdStore::connect(&nobody).await.unwrap();
+    read(&nobody).await.unwrap_err();
+
+    options.certificates.ca = Some(b"no certificate".to_vec());
+    let refused = EtcdStore::connect(&options).await.map(drop);
+    assert!(
+        matches!(refused, Err(StoreError::Refused { .. })),
+        "{refused:?}"
+    );
 }

@@ -17,6 +17,8 @@ mod crash;
 mod deploy;
 mod etcd;
 mod heal;
+mod leadership;
+mod local_etcd;
 mod proxy;
 mod refusal;
 mod store;
