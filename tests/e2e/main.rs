@@ -7,6 +7,8 @@
 // A test says what went wrong by panicking.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../contract/mod.rs"]
+mod contract;
 mod support;
 
 mod command;
@@ -14,5 +16,6 @@ mod crash;
 mod deploy;
 mod heal;
 mod refusal;
+mod runtime;
 mod store;
 mod world;
