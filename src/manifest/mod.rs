@@ -1,18 +1,98 @@
 //! What people write: the manifest's types, parsing, validation, JSON Schema.
 //!
 //! Nothing here does I/O. A text becomes an [`App`] or a [`ManifestError`] that
-//! names the path in the document, the line and the column.
+//! names the path in the document, the line and the column of every problem:
+//!
+//! 1. `limits`: small enough, UTF-8;
+//! 2. `positions`: one document, not too deep, no key twice; where everything stands;
+//! 3. `document`: the text as a tree of plain values;
+//! 4. `structure`: the tree as the types in `spec`, `probe`, `quantity`, `names`;
+//! 5. `checks`: what the types can't say, such as a probe on an undeclared port;
+//! 6. `unsupported`: what is well said and not done yet.
 
+mod checks;
+mod defaults;
+mod document;
+mod envelope;
+mod error;
+mod limits;
 mod names;
+mod order;
+mod path;
+mod placement;
+mod ports;
+mod positions;
 mod probe;
+mod probe_form;
 mod quantity;
+mod schema;
 mod spec;
+mod status_range;
+mod structure;
+#[cfg(test)]
+mod tests;
+mod unsupported;
 
+pub use error::{ManifestError, Problem};
+pub use limits::MAX_BYTES;
 pub use names::{AppName, NameError, NetworkName, NodeName, PortName, ServiceName, VolumeName};
-pub use probe::{Check, Liveness, Readiness, Startup, StatusRange};
+pub use placement::{Placement, SharedNetwork};
+pub use ports::{AppProtocol, HttpRoute, Port, Protocol, StreamRoute, Tls};
+pub use probe::{Check, Liveness, Readiness, Startup};
 pub use quantity::{Bytes, Cpus, QuantityError, Timespan};
+pub use schema::schema;
 pub use spec::{
-    App, AppProtocol, AppSpec, BindMount, HttpRoute, LogDriver, Logging, OnFailure, Placement,
-    Port, Protocol, PullPolicy, Resources, RestartPolicy, SecretFile, SecretRef, Security,
-    ServiceSpec, SharedNetwork, Strategy, StreamRoute, Tls, Tmpfs, Update, Userns, VolumeMount,
+    App, AppSpec, BindMount, LogDriver, Logging, OnFailure, PullPolicy, Resources, RestartPolicy,
+    SecretFile, SecretRef, Security, ServiceSpec, Strategy, Tmpfs, Update, Userns, VolumeMount,
 };
+pub use status_range::StatusRange;
+
+use error::Report;
+
+/// Reads the manifest that stands under an etcd key whose last part is `key_name`.
+///
+/// YAML and JSON are both taken. All problems that can be found are reported at
+/// once; an app that is returned can be deployed as far as its text can tell.
+pub fn parse(key_name: &str, text: &[u8]) -> Result<App, ManifestError> {
+    read(key_name, text, Language::Supported)
+}
+
+/// Reads a manifest in the whole language, with what is not supported yet.
+#[cfg(test)]
+fn parse_all(key_name: &str, text: &[u8]) -> Result<App, ManifestError> {
+    read(key_name, text, Language::Whole)
+}
+
+/// How much of the manifest's language is accepted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Language {
+    Supported,
+    #[cfg(test)]
+    Whole,
+}
+
+fn read(key_name: &str, text: &[u8], language: Language) -> Result<App, ManifestError> {
+    let document::Tree { value, positions } = document::read(text)?;
+    let mut report = Report::new(&positions);
+    let structure::Typed {
+        metadata,
+        spec,
+        damage,
+    } = structure::typed(&value, &mut report);
+    let mark = report.len();
+    if let Some(metadata) = &metadata {
+        checks::metadata(key_name, metadata, &mut report);
+    }
+    if let Some(spec) = &spec {
+        checks::spec(spec, &mut report);
+    }
+    report.retain_after(mark, |path| damage.spares(path));
+    if spec.is_some() && language == Language::Supported {
+        unsupported::refuse(&value, &mut report);
+    }
+    report.finish(
+        metadata
+            .zip(spec)
+            .map(|(metadata, spec)| envelope::app(metadata, spec)),
+    )
+}

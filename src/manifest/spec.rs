@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::names::{AppName, NetworkName, NodeName, PortName, ServiceName, VolumeName};
+use super::names::{AppName, ServiceName, VolumeName};
+use super::placement::{Placement, SharedNetwork};
+use super::ports::{HttpRoute, Port, StreamRoute};
 use super::probe::{Liveness, Readiness, Startup};
 use super::quantity::{Bytes, Cpus, Timespan};
 
@@ -39,27 +41,6 @@ pub struct AppSpec {
     /// Which host runs the app.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
-}
-
-/// A network shared between apps.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct SharedNetwork {
-    /// The network's name.
-    pub name: NetworkName,
-    /// Without a way out of the host.
-    #[serde(default)]
-    pub internal: bool,
-}
-
-/// Which host runs the app: one by name, or any that carries the labels.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub enum Placement {
-    /// Exactly this host.
-    Node(NodeName),
-    /// A host that carries all of these labels.
-    Selector(BTreeMap<String, String>),
 }
 
 /// One container of an app.
@@ -229,111 +210,6 @@ pub struct Tmpfs {
     /// Largest size; the kernel's default when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Bytes>,
-}
-
-/// A declared container port.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Port {
-    /// The port's name within the service.
-    pub name: PortName,
-    /// Port number in the container.
-    pub container: u16,
-    /// Transport. Default tcp.
-    #[serde(default)]
-    pub protocol: Protocol,
-    /// Fixed host port on all addresses; without it a loopback port of Podherd's range.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host: Option<u16>,
-    /// What is spoken on it, for the proxy. Default http.
-    #[serde(default)]
-    pub app_protocol: AppProtocol,
-}
-
-/// Transport protocol of a port.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    JsonSchema,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Protocol {
-    /// TCP.
-    #[default]
-    Tcp,
-    /// UDP.
-    Udp,
-}
-
-impl Protocol {
-    /// `tcp` or `udp`, as Podman and the etcd keys write it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-        }
-    }
-}
-
-/// What the proxy speaks to a backend.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum AppProtocol {
-    /// HTTP/1.1.
-    #[default]
-    Http,
-    /// HTTP/2 without TLS, prior knowledge (gRPC).
-    H2c,
-}
-
-/// One host and path that the traffic graph routes to a port.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct HttpRoute {
-    /// Host name, lower case, without a port.
-    pub host: String,
-    /// Path prefix, matched by whole segments. Default `/`.
-    #[serde(default = "default_path")]
-    pub path: String,
-    /// Declared port of the service.
-    pub port: PortName,
-    /// TLS for this host. Default off.
-    #[serde(default)]
-    pub tls: Tls,
-}
-
-fn default_path() -> String {
-    "/".to_owned()
-}
-
-/// TLS termination for a host.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Tls {
-    /// Plain HTTP.
-    #[default]
-    Off,
-    /// A certificate that the data plane obtains.
-    Auto,
-}
-
-/// One TCP or UDP listener that the traffic graph routes to a port.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct StreamRoute {
-    /// Port on which the data plane listens.
-    pub listen: u16,
-    /// Declared port of the service.
-    pub port: PortName,
 }
 
 /// How a generation is replaced by the next.

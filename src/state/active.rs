@@ -15,6 +15,8 @@ use super::record::Record;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Active {
+    /// `mod_revision` of the manifest that is served whole; 0 while none is.
+    pub source: i64,
     /// The effective generation of each service.
     pub services: BTreeMap<ServiceName, ActiveService>,
 }
@@ -35,8 +37,8 @@ pub struct ActiveService {
     pub node: NodeName,
     /// Inspected host ports; empty while it isn't verified.
     pub binds: Vec<Bind>,
-    /// Start of the execution that was verified and that traffic accepted.
-    /// An execution with another start is unverified.
+    /// Start of the execution that passed readiness, with the binds above. Any
+    /// other execution is unverified and not routed to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verified: Option<Timestamp>,
 }

@@ -6,6 +6,7 @@
 mod active;
 mod ids;
 mod keys;
+pub mod labels;
 mod operation;
 mod ownership;
 mod record;

@@ -127,12 +127,16 @@ pub enum StepKind {
     Inhibit,
     /// Stop, remove, confirm gone, release binds.
     Retire,
+    /// Remove by force what an earlier operation left behind.
+    Sweep,
     /// Create volumes and networks with ownership labels.
     Provision,
     /// Create the candidate.
     Create,
-    /// Start the candidate, inspect and claim its binds.
+    /// Start the container and inspect its binds.
     Start,
+    /// Inspect the binds of a container that runs already.
+    Inspect,
     /// Wait for readiness on the fresh bind.
     Probe,
     /// Write ACTIVE.
@@ -154,9 +158,11 @@ impl StepKind {
             Self::Withdraw => "withdraw",
             Self::Inhibit => "inhibit",
             Self::Retire => "retire",
+            Self::Sweep => "sweep",
             Self::Provision => "provision",
             Self::Create => "create",
             Self::Start => "start",
+            Self::Inspect => "inspect",
             Self::Probe => "probe",
             Self::Publish => "publish",
             Self::Traffic => "traffic",
@@ -252,6 +258,20 @@ impl Operation {
     /// Whether no outcome is written yet.
     pub fn in_flight(&self) -> bool {
         self.outcome.is_none()
+    }
+
+    /// Whether it takes up a revision.
+    pub fn deploys(&self) -> bool {
+        matches!(self.request.verb, Verb::Deploy | Verb::Rollback)
+    }
+
+    /// Whether a step of this kind succeeded for the service.
+    pub fn has(&self, kind: StepKind, service: &ServiceName) -> bool {
+        self.steps.iter().any(|step| {
+            step.kind == kind
+                && step.service.as_ref() == Some(service)
+                && step.state == StepState::Succeeded
+        })
     }
 }
 

@@ -4,6 +4,12 @@
 //! transactions, watches, leases. Nothing above it knows etcd.
 
 mod authority;
+pub mod deadline;
+mod etcd;
+pub mod limit;
+mod memory;
+mod newest;
+mod records;
 
 use std::fmt;
 use std::time::Duration;
@@ -12,6 +18,10 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 
 pub use authority::{Authority, AuthorityKeeper, Fence, NotLeading, authority};
+pub use etcd::{Certificates, EtcdOptions, EtcdStore};
+pub use memory::MemoryStore;
+pub use newest::Newest;
+pub use records::{AppRecords, Changes, Kept, Records, RecordsError};
 
 /// A key with its value, as the store has it.
 #[derive(Debug, Clone, PartialEq, Eq)]

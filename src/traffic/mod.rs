@@ -5,7 +5,10 @@
 //! drain. *Confirmed* means that every live registered data plane has applied
 //! at least the revision in question.
 
+mod claims;
 mod graph;
+mod publisher;
+mod registry;
 
 use std::fmt;
 use std::time::Duration;
@@ -13,6 +16,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use graph::{AppRoutes, Backend, DataPlane, HttpRule, StreamRule};
+pub use publisher::{CONFIRM_TIMEOUT, Publisher};
+
+pub(crate) use claims::{normal_host, normal_path};
 
 use crate::manifest::AppName;
 use crate::state::{ContainerId, RecordError};

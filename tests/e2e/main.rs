@@ -11,9 +11,13 @@
 mod contract;
 mod support;
 
+#[path = "../store/contract.rs"]
+mod contract;
+
 mod command;
 mod crash;
 mod deploy;
+mod etcd;
 mod heal;
 mod refusal;
 mod runtime;

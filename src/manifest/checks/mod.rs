@@ -1,0 +1,106 @@
+//! What the types can't say: each check looks at typed values and reports by path.
+
+mod graph;
+mod image;
+mod labels;
+mod mounts;
+mod ports;
+mod probes;
+mod process;
+mod resources;
+mod routes;
+mod security;
+mod update;
+
+use std::collections::BTreeSet;
+
+use super::envelope::Metadata;
+use super::error::Report;
+use super::path::Path;
+use super::placement::Placement;
+use super::quantity::Timespan;
+use super::spec::{AppSpec, ServiceSpec};
+
+/// Longest time that anything in a manifest may take.
+const MAX_TIMESPAN: Timespan = Timespan::from_secs(24 * 60 * 60);
+
+/// Checks the app's name against its key, and its labels.
+pub(super) fn metadata(key_name: &str, metadata: &Metadata, report: &mut Report<'_>) {
+    let at = Path::root().key("metadata");
+    if metadata.name.as_str() != key_name {
+        let message = format!(
+            "the name is `{}` and the key's last part `{key_name}`: make them equal",
+            metadata.name
+        );
+        report.at(&at.key("name"), message);
+    }
+    labels::check(&metadata.labels, &at.key("labels"), report);
+}
+
+/// Checks all of the spec.
+pub(super) fn spec(spec: &AppSpec, report: &mut Report<'_>) {
+    let at = Path::root().key("spec");
+    process::environment(&spec.env, &at.key("env"), report);
+    networks(spec, &at.key("networks"), report);
+    if let Some(Placement::Selector(selector)) = &spec.placement {
+        let at = at.key("placement").key("selector");
+        if selector.is_empty() {
+            report.at(
+                &at,
+                "an empty selector chooses nothing: name a label, or leave it out",
+            );
+        }
+        labels::check(selector, &at, report);
+    }
+
+    let at = at.key("services");
+    if spec.services.is_empty() {
+        report.at(&at, "an app needs at least one service");
+    }
+    for (name, each) in &spec.services {
+        service(each, &at.key(name), report);
+    }
+    ports::across_services(spec, &at, report);
+    routes::across_services(spec, &at, report);
+    graph::check(spec, &at, report);
+}
+
+fn service(service: &ServiceSpec, at: &Path, report: &mut Report<'_>) {
+    image::check(&service.image, &at.key("image"), report);
+    process::check(service, at, report);
+    mounts::check(service, at, report);
+    ports::check(service, at, report);
+    routes::check(service, at, report);
+    probes::check(service, at, report);
+    update::check(service, at, report);
+    resources::check(service, at, report);
+    security::check(&service.security, &at.key("security"), report);
+}
+
+fn networks(spec: &AppSpec, at: &Path, report: &mut Report<'_>) {
+    let mut seen = BTreeSet::new();
+    for (index, network) in spec.networks.iter().enumerate() {
+        if !seen.insert(&network.name) {
+            let message = format!("network `{}` is already listed: keep one", network.name);
+            report.at(&at.index(index).key("name"), message);
+        }
+    }
+}
+
+/// Refuses a time of zero and one that is absurdly long.
+fn timespan(value: Timespan, at: &Path, report: &mut Report<'_>) {
+    if value.is_zero() {
+        report.at(at, "must be longer than zero");
+    }
+    bounded_timespan(value, at, report);
+}
+
+/// Refuses a time that is absurdly long; zero means at once.
+fn bounded_timespan(value: Timespan, at: &Path, report: &mut Report<'_>) {
+    if value > MAX_TIMESPAN {
+        report.at(
+            at,
+            format!("{value} is longer than {MAX_TIMESPAN}, the longest allowed"),
+        );
+    }
+}

@@ -1,0 +1,70 @@
+//! How the effective generation of a service is.
+
+use crate::manifest::ServiceName;
+use crate::runtime::{Container, ContainerState};
+use crate::state::{ActiveService, StepKind};
+
+use super::Snapshot;
+
+/// How the container that ACTIVE names is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    /// It runs, in the execution that was verified, on the recorded binds.
+    Verified,
+    /// It runs, but in another execution or on other binds.
+    Unverified,
+    /// Its process has ended, or never began.
+    Down {
+        /// How it ended.
+        exit_code: Option<i32>,
+    },
+    /// It is gone.
+    Missing,
+    /// It must never be started again.
+    Inhibited,
+    /// It is frozen, being stopped or removed, or Podman can't say.
+    Unclear(ContainerState),
+}
+
+/// How the container is that ACTIVE names for this service.
+pub fn health(snapshot: &Snapshot, active: &ActiveService) -> Health {
+    if snapshot.inhibited(&active.container) {
+        return Health::Inhibited;
+    }
+    let Some(container) = snapshot.container(&active.container) else {
+        return Health::Missing;
+    };
+    match container.state {
+        ContainerState::Running if is_verified(active, container) => Health::Verified,
+        ContainerState::Running => Health::Unverified,
+        ContainerState::Created | ContainerState::Exited => Health::Down {
+            exit_code: container.exit_code,
+        },
+        state @ (ContainerState::Paused
+        | ContainerState::Stopping
+        | ContainerState::Removing
+        | ContainerState::Unknown) => Health::Unclear(state),
+    }
+}
+
+fn is_verified(active: &ActiveService, container: &Container) -> bool {
+    let on_recorded_binds = active.binds.iter().all(|bind| {
+        container.ports.iter().any(|port| {
+            port.container == bind.container
+                && port.protocol == bind.protocol
+                && port.host == bind.host
+                && port.host_ip == bind.host_ip
+        })
+    });
+    active.verified.is_some() && active.verified == container.started_at && on_recorded_binds
+}
+
+/// Whether a deployment that didn't come to publish this service retired its
+/// effective generation. Then only a deployment brings the service back.
+pub(super) fn retired_by_deploy(snapshot: &Snapshot, service: &ServiceName) -> bool {
+    snapshot
+        .operations()
+        .filter(|operation| operation.deploys())
+        .take_while(|operation| !operation.has(StepKind::Publish, service))
+        .any(|operation| operation.has(StepKind::Retire, service))
+}

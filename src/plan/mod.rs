@@ -1,0 +1,170 @@
+//! What to do, decided from what is: pure functions, no I/O.
+//!
+//! A pass of the reconciler takes a [`Snapshot`] and asks [`next`] what comes
+//! first. A deployment is pinned by the preflight, which needs the runtime,
+//! and then laid out by [`deploy`]. The answer is a list of [`Action`]s that
+//! the sequencer journals and performs one by one.
+
+mod health;
+mod next;
+mod routes;
+mod sequence;
+mod snapshot;
+mod status;
+
+pub use health::{Health, health};
+pub use next::{Next, next};
+pub use routes::{claims, routes};
+pub use sequence::{deploy, remove, repair};
+pub use snapshot::{Desired, Due, Snapshot};
+pub use status::{Phase, status};
+
+use crate::manifest::ServiceName;
+use crate::state::{ContainerId, InhibitionReason, RevisionNumber, StepKind};
+
+/// One thing to do. Each becomes one journaled step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Take the service out of the traffic graph, confirmed; then wait for the
+    /// requests in flight of this container.
+    Withdraw {
+        /// The service.
+        service: ServiceName,
+        /// The container whose requests are waited for.
+        drain: Option<ContainerId>,
+    },
+    /// Forbid recovery to ever start this container again.
+    Inhibit {
+        /// The service.
+        service: ServiceName,
+        /// The container.
+        container: ContainerId,
+        /// Why.
+        reason: InhibitionReason,
+    },
+    /// Stop with grace, remove, confirm that it is gone, release its binds.
+    Retire {
+        /// The service.
+        service: ServiceName,
+        /// The container.
+        container: ContainerId,
+        /// Whether ACTIVE forgets the service: nothing will replace it.
+        forget: bool,
+    },
+    /// Remove by force a container that no record names.
+    Sweep {
+        /// The service it was made for.
+        service: ServiceName,
+        /// The container.
+        container: ContainerId,
+        /// Its name, under which its ports are claimed.
+        name: String,
+    },
+    /// Create the private network and the service's volumes.
+    Provision {
+        /// The service.
+        service: ServiceName,
+        /// The revision that is made to serve.
+        revision: RevisionNumber,
+    },
+    /// Create the candidate.
+    Create {
+        /// The service.
+        service: ServiceName,
+        /// The revision it is made from.
+        revision: RevisionNumber,
+    },
+    /// Start the candidate, or the container that ACTIVE names, and inspect its binds.
+    Start {
+        /// The service.
+        service: ServiceName,
+        /// The container that ACTIVE names; `None` for the candidate.
+        container: Option<ContainerId>,
+    },
+    /// Inspect the binds of the running container that ACTIVE names.
+    Inspect {
+        /// The service.
+        service: ServiceName,
+        /// The container.
+        container: ContainerId,
+    },
+    /// Wait for readiness on the fresh binds.
+    Probe {
+        /// The service.
+        service: ServiceName,
+    },
+    /// Write ACTIVE, clear the superseded container's inhibition.
+    Publish {
+        /// The service.
+        service: ServiceName,
+    },
+    /// Apply the traffic graph that follows from ACTIVE, confirmed.
+    Traffic {
+        /// The service for which it is done; `None` for the whole app.
+        service: Option<ServiceName>,
+    },
+    /// Write the stopped intent, and an inhibition for each of these containers.
+    Intent {
+        /// The containers that must never start again.
+        inhibited: Vec<(ServiceName, ContainerId)>,
+    },
+    /// Take the whole app out of the traffic graph, confirmed.
+    WithdrawApp,
+    /// Remove the app's private networks.
+    Reclaim,
+    /// End the incarnation.
+    End,
+}
+
+impl Action {
+    /// The kind of step it is journaled as.
+    pub fn kind(&self) -> StepKind {
+        match self {
+            Self::Withdraw { .. } | Self::WithdrawApp => StepKind::Withdraw,
+            Self::Inhibit { .. } => StepKind::Inhibit,
+            Self::Retire { .. } => StepKind::Retire,
+            Self::Sweep { .. } => StepKind::Sweep,
+            Self::Provision { .. } => StepKind::Provision,
+            Self::Create { .. } => StepKind::Create,
+            Self::Start { .. } => StepKind::Start,
+            Self::Inspect { .. } => StepKind::Inspect,
+            Self::Probe { .. } => StepKind::Probe,
+            Self::Publish { .. } => StepKind::Publish,
+            Self::Traffic { .. } => StepKind::Traffic,
+            Self::Intent { .. } => StepKind::Intent,
+            Self::Reclaim => StepKind::Reclaim,
+            Self::End => StepKind::End,
+        }
+    }
+
+    /// The service it concerns; `None` for the whole app.
+    pub fn service(&self) -> Option<&ServiceName> {
+        match self {
+            Self::Withdraw { service, .. }
+            | Self::Inhibit { service, .. }
+            | Self::Retire { service, .. }
+            | Self::Sweep { service, .. }
+            | Self::Provision { service, .. }
+            | Self::Create { service, .. }
+            | Self::Start { service, .. }
+            | Self::Inspect { service, .. }
+            | Self::Probe { service }
+            | Self::Publish { service } => Some(service),
+            Self::Traffic { service } => service.as_ref(),
+            Self::Intent { .. } | Self::WithdrawApp | Self::Reclaim | Self::End => None,
+        }
+    }
+
+    /// The container that exists already and is acted on.
+    pub fn container(&self) -> Option<&ContainerId> {
+        match self {
+            Self::Withdraw { drain, .. } => drain.as_ref(),
+            Self::Start { container, .. } => container.as_ref(),
+            Self::Inhibit { container, .. }
+            | Self::Retire { container, .. }
+            | Self::Sweep { container, .. }
+            | Self::Inspect { container, .. } => Some(container),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! What one pass looks at.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::manifest::{App, AppName, NodeName, ServiceName};
+use crate::runtime::Container;
+use crate::state::{
+    ContainerId, Incarnation, Operation, PinnedService, Revision, RevisionNumber, Wish,
+};
+use crate::store::AppRecords;
+use crate::traffic::AppRoutes;
+
+/// Everything one pass decides from.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// The app.
+    pub app: AppName,
+    /// This host.
+    pub node: NodeName,
+    /// What people want.
+    pub desired: Desired,
+    /// What is recorded.
+    pub records: AppRecords,
+    /// What is published.
+    pub routes: Option<AppRoutes>,
+    /// The containers of this app's live incarnation, and of ended ones that
+    /// are known here.
+    pub containers: Vec<Container>,
+    /// Containers that carry this app's name and an incarnation unknown here.
+    pub strangers: Vec<ContainerId>,
+    /// How often each service was started again, as far as this process knows.
+    pub restarts: BTreeMap<ServiceName, u32>,
+    /// When a deployment that failed may be tried again.
+    pub deploy_due: Due,
+    /// When a service that is down may be started again; absent means now.
+    pub restart_due: BTreeMap<ServiceName, Due>,
+}
+
+/// What people want of an app.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Desired {
+    /// No manifest.
+    Absent,
+    /// A manifest that is refused.
+    Invalid {
+        /// Its key's `mod_revision`.
+        source: i64,
+        /// Why, with path, line and column.
+        message: String,
+    },
+    /// A valid manifest.
+    App {
+        /// Its key's `mod_revision`.
+        source: i64,
+        /// The manifest.
+        app: Box<App>,
+    },
+}
+
+impl Desired {
+    /// `mod_revision` of the manifest's key; 0 without one.
+    pub fn source(&self) -> i64 {
+        match self {
+            Self::Absent => 0,
+            Self::Invalid { source, .. } | Self::App { source, .. } => *source,
+        }
+    }
+}
+
+/// When something may be tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// At once.
+    Now,
+    /// After this time.
+    After(Duration),
+}
+
+impl Snapshot {
+    /// The operation that has no outcome yet.
+    pub fn in_flight(&self) -> Option<&Operation> {
+        self.operations().find(|operation| operation.in_flight())
+    }
+
+    /// The journal, newest first.
+    pub fn operations(&self) -> impl Iterator<Item = &Operation> {
+        self.records
+            .operations
+            .iter()
+            .rev()
+            .map(|kept| &kept.record)
+    }
+
+    /// The newest deployment of the manifest that is wanted now.
+    pub fn last_deploy(&self) -> Option<&Operation> {
+        let source = self.desired.source();
+        self.operations()
+            .find(|operation| operation.source == source && operation.deploys())
+    }
+
+    /// Whether people want the app stopped.
+    pub fn stopped(&self) -> bool {
+        self.records
+            .intent
+            .as_ref()
+            .is_some_and(|intent| intent.state == Wish::Stopped)
+    }
+
+    /// The live incarnation.
+    pub fn incarnation(&self) -> Option<Incarnation> {
+        self.records
+            .ownership
+            .as_ref()
+            .map(|ownership| ownership.incarnation)
+    }
+
+    /// The container of this ID, if it exists.
+    pub fn container(&self, id: &ContainerId) -> Option<&Container> {
+        self.containers.iter().find(|container| &container.id == id)
+    }
+
+    /// Whether recovery must never start this container.
+    pub fn inhibited(&self, id: &ContainerId) -> bool {
+        self.records
+            .inhibitions
+            .iter()
+            .any(|inhibition| &inhibition.container == id)
+    }
+
+    /// A revision by its number.
+    pub fn revision(&self, number: RevisionNumber) -> Option<&Revision> {
+        self.records
+            .revisions
+            .iter()
+            .find(|revision| revision.number == number)
+    }
+
+    /// What the effective generation of a service was made from.
+    pub fn pinned(&self, service: &ServiceName) -> Option<&PinnedService> {
+        let active = self.records.active.services.get(service)?;
+        self.revision(active.revision)?.services.get(service)
+    }
+}

@@ -1,0 +1,313 @@
+//! The status that people and GitOps watchers read, computed from a snapshot.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::manifest::ServiceName;
+use crate::state::{
+    Condition, ConditionType, OutcomeKind, ServiceStatus, Status, StepState, Truth, Verb,
+};
+
+use super::health::{Health, health};
+use super::{Desired, Snapshot};
+
+/// What the controller is about to do with the app, for `Progressing`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    /// Nothing to do.
+    Settled,
+    /// Checking a manifest before anything is touched.
+    Preflight,
+    /// An operation is in flight.
+    Working(Verb),
+    /// A failed deployment is tried again.
+    Retry {
+        /// Which try that will be.
+        attempt: u32,
+        /// When.
+        at: Timestamp,
+    },
+    /// Nothing, until a person has looked.
+    Held {
+        /// In CamelCase.
+        reason: &'static str,
+        /// What was found, and what to do.
+        message: String,
+    },
+}
+
+/// The app's status. Equal to the previous one when nothing changed, so that a
+/// steady state writes nothing.
+pub fn status(snapshot: &Snapshot, phase: &Phase, now: Timestamp) -> Status {
+    let previous = snapshot.records.status.as_ref().map(|kept| &kept.record);
+    let facts = [
+        (ConditionType::Accepted, accepted(snapshot)),
+        (ConditionType::Progressing, progressing(snapshot, phase)),
+        (ConditionType::Ready, ready(snapshot, phase)),
+        (ConditionType::Degraded, degraded(snapshot)),
+        (ConditionType::Inhibited, inhibited(snapshot)),
+    ];
+    let conditions = facts.into_iter().map(|(r#type, fact)| {
+        let before = previous.and_then(|status| condition(status, r#type));
+        let since = before.filter(|before| before.status == fact.status);
+        Condition {
+            r#type,
+            status: fact.status,
+            reason: fact.reason,
+            message: fact.message,
+            last_transition_time: since.map_or(now, |before| before.last_transition_time),
+        }
+    });
+    Status {
+        observed_revision: snapshot.desired.source(),
+        revision: serving_revision(snapshot),
+        conditions: conditions.collect(),
+        services: services(snapshot),
+        operation: snapshot
+            .operations()
+            .next()
+            .map(|operation| operation.id.clone()),
+    }
+}
+
+fn condition(status: &Status, r#type: ConditionType) -> Option<&Condition> {
+    status
+        .conditions
+        .iter()
+        .find(|condition| condition.r#type == r#type)
+}
+
+struct Fact {
+    status: Truth,
+    reason: String,
+    message: String,
+}
+
+fn fact(status: Truth, reason: &str, message: impl Into<String>) -> Fact {
+    Fact {
+        status,
+        reason: reason.to_owned(),
+        message: message.into(),
+    }
+}
+
+fn accepted(snapshot: &Snapshot) -> Fact {
+    let outcome = snapshot
+        .last_deploy()
+        .and_then(|operation| operation.outcome.as_ref());
+    match (&snapshot.desired, outcome) {
+        (Desired::Absent, _) => fact(Truth::False, "Deleted", "there is no manifest"),
+        (Desired::Invalid { message, .. }, _) => {
+            fact(Truth::False, "InvalidManifest", message.clone())
+        }
+        (Desired::App { .. }, Some(outcome)) if outcome.reason == "RouteConflict" => {
+            fact(Truth::False, "RouteConflict", outcome.message.clone())
+        }
+        (Desired::App { .. }, _) => fact(Truth::True, "Valid", "the manifest is valid"),
+    }
+}
+
+fn progressing(snapshot: &Snapshot, phase: &Phase) -> Fact {
+    match phase {
+        Phase::Preflight => fact(
+            Truth::True,
+            "Preflight",
+            "checking images, ports, volumes and routes",
+        ),
+        Phase::Working(verb) => fact(
+            Truth::True,
+            "OperationInFlight",
+            format!("{} is in flight", verb.as_str()),
+        ),
+        Phase::Retry { attempt, at } => fact(
+            Truth::True,
+            "RetryScheduled",
+            format!("attempt {attempt} begins at {at:.0}; a changed manifest begins at once"),
+        ),
+        Phase::Held { reason, message } => fact(Truth::False, reason, message.clone()),
+        Phase::Settled => {
+            let failed = snapshot
+                .last_deploy()
+                .and_then(|operation| operation.outcome.as_ref())
+                .filter(|outcome| outcome.result != OutcomeKind::Success);
+            match failed {
+                Some(outcome) => fact(
+                    Truth::False,
+                    &outcome.reason,
+                    format!("{}; waiting for a changed manifest", outcome.message),
+                ),
+                None => fact(Truth::False, "Settled", "nothing to do"),
+            }
+        }
+    }
+}
+
+fn ready(snapshot: &Snapshot, phase: &Phase) -> Fact {
+    if snapshot.stopped() {
+        return fact(
+            Truth::False,
+            "Stopped",
+            "the app is stopped; start it to serve again",
+        );
+    }
+    match &snapshot.desired {
+        Desired::Absent => return fact(Truth::False, "Deleted", "there is no manifest"),
+        Desired::Invalid { .. } => {
+            return fact(
+                Truth::False,
+                "InvalidManifest",
+                "the newest manifest is refused; what served before goes on serving",
+            );
+        }
+        Desired::App { .. } => {}
+    }
+    if let Some((name, health)) = first_unverified(snapshot) {
+        return fact(Truth::False, "ServiceNotVerified", unverified(name, health));
+    }
+    if snapshot.desired.source() == snapshot.records.active.source {
+        return fact(
+            Truth::True,
+            "Serving",
+            "every service is verified and published",
+        );
+    }
+    let outcome = snapshot
+        .last_deploy()
+        .and_then(|operation| operation.outcome.as_ref());
+    match (phase, outcome) {
+        (Phase::Preflight | Phase::Working(_), _) | (_, None) => fact(
+            Truth::False,
+            "Deploying",
+            "the newest manifest isn't served whole yet",
+        ),
+        (_, Some(outcome)) => fact(Truth::False, &outcome.reason, outcome.message.clone()),
+    }
+}
+
+fn degraded(snapshot: &Snapshot) -> Fact {
+    if let [stranger, ..] = snapshot.strangers.as_slice() {
+        return fact(
+            Truth::True,
+            "UnknownContainer",
+            format!(
+                "container {stranger} carries this app's name and an incarnation unknown to this \
+                 store; it is left alone: remove it by hand if nobody needs it"
+            ),
+        );
+    }
+    if !snapshot.stopped()
+        && let Some((name, health)) = first_unverified(snapshot)
+    {
+        return fact(Truth::True, "ServiceNotVerified", unverified(name, health));
+    }
+    let warning = snapshot
+        .operations()
+        .next()
+        .and_then(|operation| operation.warnings.first());
+    match warning {
+        Some(warning) => fact(
+            Truth::True,
+            "CleanupWarning",
+            format!("{} is left: {}", warning.leftover, warning.detail),
+        ),
+        None => fact(Truth::False, "AsExpected", "what serves is as it should be"),
+    }
+}
+
+fn inhibited(snapshot: &Snapshot) -> Fact {
+    match snapshot.records.inhibitions.first() {
+        Some(inhibition) => fact(
+            Truth::True,
+            inhibition.reason.as_str(),
+            format!(
+                "container {} of service {} is never started again",
+                inhibition.container, inhibition.service
+            ),
+        ),
+        None => fact(Truth::False, "None", "no container is inhibited"),
+    }
+}
+
+fn first_unverified(snapshot: &Snapshot) -> Option<(&ServiceName, Health)> {
+    let services = snapshot.records.active.services.iter();
+    services
+        .map(|(name, service)| (name, health(snapshot, service)))
+        .find(|(_, health)| *health != Health::Verified)
+}
+
+fn unverified(name: &ServiceName, health: Health) -> String {
+    let what = match health {
+        Health::Verified => "is verified".to_owned(),
+        Health::Unverified => "runs, but isn't verified yet".to_owned(),
+        Health::Down {
+            exit_code: Some(code),
+        } => format!("ended with exit code {code}"),
+        Health::Down { exit_code: None } => "doesn't run".to_owned(),
+        Health::Missing => "has lost its container".to_owned(),
+        Health::Inhibited => "may not be started again; a deployment replaces it".to_owned(),
+        Health::Unclear(state) => format!("is {state:?} in Podman").to_lowercase(),
+    };
+    format!("service {name} {what}")
+}
+
+fn serving_revision(snapshot: &Snapshot) -> Option<crate::state::RevisionNumber> {
+    let mut numbers = snapshot
+        .records
+        .active
+        .services
+        .values()
+        .map(|service| service.revision);
+    let first = numbers.next()?;
+    numbers.all(|number| number == first).then_some(first)
+}
+
+fn services(snapshot: &Snapshot) -> BTreeMap<ServiceName, ServiceStatus> {
+    let mut services = BTreeMap::new();
+    if let Desired::App { app, .. } = &snapshot.desired {
+        for (name, spec) in &app.spec.services {
+            services.insert(
+                name.clone(),
+                absent_service(snapshot, name, spec.image.clone()),
+            );
+        }
+    }
+    for (name, active) in &snapshot.records.active.services {
+        let health = health(snapshot, active);
+        let status = ServiceStatus {
+            image: active.image.clone(),
+            digest: Some(active.digest.clone()),
+            container: Some(active.container.clone()),
+            revision: Some(active.revision),
+            ready: health == Health::Verified,
+            restarts: snapshot.restarts.get(name).copied().unwrap_or(0),
+            binds: active.binds.clone(),
+            last_error: last_error(snapshot, name)
+                .or_else(|| (health != Health::Verified).then(|| unverified(name, health))),
+        };
+        services.insert(name.clone(), status);
+    }
+    services
+}
+
+fn absent_service(snapshot: &Snapshot, name: &ServiceName, image: String) -> ServiceStatus {
+    ServiceStatus {
+        image,
+        digest: None,
+        container: None,
+        revision: None,
+        ready: false,
+        restarts: 0,
+        binds: Vec::new(),
+        last_error: last_error(snapshot, name),
+    }
+}
+
+/// The error of the service's step in the last operation, when that failed.
+fn last_error(snapshot: &Snapshot, name: &ServiceName) -> Option<String> {
+    let steps = &snapshot.operations().next()?.steps;
+    let failed = steps
+        .iter()
+        .find(|step| step.service.as_ref() == Some(name) && step.state == StepState::Failed)?;
+    failed.error.clone()
+}

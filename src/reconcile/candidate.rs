@@ -1,0 +1,212 @@
+//! The create step, and what this operation made.
+
+use jiff::Timestamp;
+
+use crate::manifest::ServiceName;
+use crate::runtime::{
+    ContainerSpec, NetworkAttachment, PortMapping, TmpfsMount, VolumeAttachment, deadline,
+};
+use crate::state::{Bind, BindClaim, ContainerId, PinnedService, RevisionNumber, Warning, labels};
+
+use super::error::{Failure, ReconcileError, StepError, runtime_failure};
+use super::run::Run;
+
+/// What a step works on: a container that was made, or the one ACTIVE names.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Candidate {
+    pub revision: RevisionNumber,
+    pub container: Option<ContainerId>,
+    /// Name of a container that this operation made, and may remove again.
+    pub made: Option<String>,
+    /// The journal's step that names it.
+    pub step: usize,
+    pub started_at: Option<Timestamp>,
+    pub binds: Vec<Bind>,
+}
+
+impl Run<'_> {
+    /// Creates the candidate; its ports are claimed before, its ID is journaled
+    /// with the next step.
+    pub(super) async fn create(
+        &mut self,
+        index: usize,
+        service: &ServiceName,
+        revision: RevisionNumber,
+    ) -> Result<(), StepError> {
+        let candidate = Candidate {
+            revision,
+            step: index,
+            ..Candidate::default()
+        };
+        self.candidates.insert(service.clone(), candidate);
+        self.make(index, service, 1).await
+    }
+
+    pub(super) async fn make(
+        &mut self,
+        index: usize,
+        service: &ServiceName,
+        attempt: u32,
+    ) -> Result<(), StepError> {
+        let candidate = self.candidate(service)?.clone();
+        let pinned = self.pinned_at(service, candidate.revision)?.clone();
+        let name = self.container_name(service, attempt);
+        let ports = self.claim_ports(index, service, &pinned, &name).await?;
+        self.candidate_mut(service)?.made = Some(name.clone());
+        let image = self
+            .ctx
+            .runtime
+            .ensure_pinned(&pinned.spec.image, &pinned.digest)
+            .await
+            .map_err(|error| runtime_failure(&error))?;
+        let spec = self.container_spec(service, &candidate, &pinned, name.clone(), ports, image.id);
+        self.ctx.permit(deadline::CREATE)?;
+        let id = match self.ctx.runtime.create(&spec).await {
+            Ok(id) => id,
+            // A lost reply isn't a failure: the name says whether it was created.
+            Err(error) => self
+                .find_made(&name)
+                .await?
+                .ok_or_else(|| runtime_failure(&error))?,
+        };
+        self.candidate_mut(service)?.container = Some(id.clone());
+        self.journal.made(index, &id);
+        Ok(())
+    }
+
+    /// The container of this name, when this operation made it.
+    async fn find_made(&self, name: &str) -> Result<Option<ContainerId>, StepError> {
+        let found = self
+            .ctx
+            .runtime
+            .inspect(name)
+            .await
+            .map_err(|e| runtime_failure(&e))?;
+        let operation = self.journal.operation().id.as_str();
+        let ours = found.filter(|container| {
+            container.labels.get(labels::OPERATION).map(String::as_str) == Some(operation)
+        });
+        Ok(ours.map(|container| container.id))
+    }
+
+    fn container_spec(
+        &self,
+        service: &ServiceName,
+        candidate: &Candidate,
+        pinned: &PinnedService,
+        name: String,
+        ports: Vec<PortMapping>,
+        image_id: String,
+    ) -> ContainerSpec {
+        let spec = &pinned.spec;
+        let mut labels = self.labels(Some(service));
+        labels.insert(labels::REVISION.to_owned(), candidate.revision.to_string());
+        labels.insert(
+            labels::OPERATION.to_owned(),
+            self.journal.operation().id.to_string(),
+        );
+        if let Some(revision) = self.revision(candidate.revision) {
+            for (key, value) in &revision.labels {
+                labels.entry(key.clone()).or_insert_with(|| value.clone());
+            }
+        }
+        ContainerSpec {
+            name,
+            hostname: service.to_string(),
+            image_id,
+            entrypoint: spec.command.clone(),
+            command: spec.args.clone(),
+            working_dir: spec.working_dir.clone(),
+            user: spec.user.clone(),
+            env: spec.env.clone(),
+            labels,
+            ports,
+            volumes: spec
+                .volumes
+                .iter()
+                .map(|volume| VolumeAttachment {
+                    name: self.volume_name(volume.name.as_str()),
+                    path: volume.path.clone(),
+                    read_only: volume.read_only,
+                })
+                .collect(),
+            tmpfs: spec
+                .tmpfs
+                .iter()
+                .map(|tmpfs| TmpfsMount {
+                    path: tmpfs.path.clone(),
+                    size: tmpfs.size.map(crate::manifest::Bytes::get),
+                })
+                .collect(),
+            networks: vec![NetworkAttachment {
+                name: self.network_name(),
+                aliases: vec![service.to_string()],
+            }],
+            stop_signal: spec.stop_signal.clone(),
+            stop_timeout: spec.stop_grace.get(),
+            resources: spec.resources.clone(),
+            security: spec.security.clone(),
+        }
+    }
+
+    /// Removes what this operation made for a service whose step failed. What
+    /// can't be removed is a warning that names it, and keeps its claims.
+    pub(super) async fn discard_candidate(
+        &mut self,
+        service: &ServiceName,
+    ) -> Result<(), ReconcileError> {
+        let Some(candidate) = self.candidates.get(service).cloned() else {
+            return Ok(());
+        };
+        let Some(name) = candidate.made else {
+            return Ok(());
+        };
+        let published = self
+            .active
+            .services
+            .get(service)
+            .map(|active| &active.container);
+        if candidate.container.is_some() && published == candidate.container.as_ref() {
+            return Ok(());
+        }
+        let removed = match &candidate.container {
+            Some(container) => self.ctx.remove(container).await?,
+            // The create failed; only an unknown result may have left something.
+            None => self.ctx.remove(&ContainerId::new(name.clone())).await?,
+        };
+        match removed {
+            Ok(()) => {
+                let release = |claim: &BindClaim| claim.container_name == name;
+                match self.release_binds(release).await {
+                    Ok(()) => {}
+                    Err(StepError::Interrupted(error)) => return Err(error),
+                    Err(_) => return Err(ReconcileError::Interrupted),
+                }
+            }
+            Err(error) => self.journal.warn(Warning {
+                service: Some(service.clone()),
+                leftover: candidate.container.map_or(name, |id| id.to_string()),
+                detail: format!("the candidate could not be removed: {error}"),
+            }),
+        }
+        Ok(())
+    }
+
+    pub(super) fn candidate(&self, service: &ServiceName) -> Result<&Candidate, StepError> {
+        let candidate = self.candidates.get(service);
+        Ok(candidate.ok_or_else(|| Failure::passing("Changed", "nothing was created yet"))?)
+    }
+
+    pub(super) fn candidate_mut(
+        &mut self,
+        service: &ServiceName,
+    ) -> Result<&mut Candidate, StepError> {
+        let candidate = self.candidates.get_mut(service);
+        Ok(candidate.ok_or_else(|| Failure::passing("Changed", "nothing was created yet"))?)
+    }
+
+    pub(super) fn container_of(&self, service: &ServiceName) -> Result<ContainerId, StepError> {
+        let container = self.candidate(service)?.container.clone();
+        Ok(container.ok_or_else(|| Failure::passing("Changed", "nothing was created yet"))?)
+    }
+}

@@ -1,0 +1,246 @@
+//! Steps on a container's execution: start, inspect, probe.
+
+use crate::manifest::{Port, ServiceName};
+use crate::probe::{ProbeFailure, ProbeFailureKind, wait_ready};
+use crate::runtime::{Container, ContainerState, RuntimeError, deadline};
+use crate::state::{Bind, ContainerId, Diagnostics};
+use crate::store::Changes;
+
+use super::candidate::Candidate;
+use super::error::{Failure, ReconcileError, StepError, runtime_failure};
+use super::run::Run;
+
+/// How often a candidate is made again because its port turned out taken.
+const PORT_TRIES: u32 = 3;
+/// Lines of a failed container's log that the journal keeps.
+const LOG_LINES: usize = 50;
+
+impl Run<'_> {
+    /// Starts the candidate, or the container that ACTIVE names, and inspects
+    /// its binds. A port that turns out taken means a new claim and a new candidate.
+    pub(super) async fn start(
+        &mut self,
+        index: usize,
+        service: &ServiceName,
+        existing: Option<&ContainerId>,
+    ) -> Result<(), StepError> {
+        self.journal.begin(index, Changes::default()).await?;
+        if let Some(container) = existing {
+            self.adopt(service, container)?;
+            self.ctx.observer.restarted(self.app, service);
+        }
+        let mut attempt = 1;
+        loop {
+            let container = self.container_of(service)?;
+            self.ctx.permit(deadline::START)?;
+            match self.ctx.runtime.start(&container).await {
+                Ok(()) => break,
+                Err(RuntimeError::PortInUse { .. }) if self.may_move(service, attempt)? => {
+                    attempt += 1;
+                    self.discard_candidate(service).await?;
+                    let step = self.candidate(service)?.step;
+                    self.make(step, service, attempt).await?;
+                    self.journal.succeed(step);
+                    self.journal.begin(index, Changes::default()).await?;
+                }
+                Err(error) if error.is_ambiguous() && self.runs(&container).await => break,
+                Err(error) => {
+                    let mut failure = runtime_failure(&error);
+                    failure.diagnostics = Some(self.diagnostics(&container, None).await);
+                    return Err(failure.into());
+                }
+            }
+        }
+        self.observe_execution(index, service).await
+    }
+
+    /// Whether another candidate on another port can help.
+    fn may_move(&self, service: &ServiceName, attempt: u32) -> Result<bool, StepError> {
+        let candidate = self.candidate(service)?;
+        let pinned = self.pinned_at(service, candidate.revision)?;
+        let moves = pinned.spec.ports.iter().any(|port| port.host.is_none());
+        Ok(candidate.made.is_some() && moves && attempt < PORT_TRIES)
+    }
+
+    async fn runs(&self, container: &ContainerId) -> bool {
+        let found = self.ctx.runtime.inspect(container.as_str()).await;
+        matches!(found, Ok(Some(found)) if found.state == ContainerState::Running)
+    }
+
+    /// Inspects the binds of the running container that ACTIVE names.
+    pub(super) async fn inspect(
+        &mut self,
+        index: usize,
+        service: &ServiceName,
+        container: &ContainerId,
+    ) -> Result<(), StepError> {
+        self.journal.begin(index, Changes::default()).await?;
+        self.adopt(service, container)?;
+        self.observe_execution(index, service).await
+    }
+
+    /// Works on the container that ACTIVE names.
+    fn adopt(&mut self, service: &ServiceName, container: &ContainerId) -> Result<(), StepError> {
+        let active = self
+            .active
+            .services
+            .get(service)
+            .ok_or_else(|| Failure::passing("Changed", "ACTIVE doesn't name the service"))?;
+        let candidate = Candidate {
+            revision: active.revision,
+            container: Some(container.clone()),
+            ..Candidate::default()
+        };
+        self.candidates.insert(service.clone(), candidate);
+        Ok(())
+    }
+
+    /// Takes down which execution runs, and on which binds.
+    async fn observe_execution(
+        &mut self,
+        index: usize,
+        service: &ServiceName,
+    ) -> Result<(), StepError> {
+        let id = self.container_of(service)?;
+        let container = self.inspect_existing(&id).await?;
+        let revision = self.candidate(service)?.revision;
+        let ports = self.pinned_at(service, revision)?.spec.ports.clone();
+        let binds = binds(&ports, &container)?;
+        let candidate = self.candidate_mut(service)?;
+        candidate.started_at = container.started_at;
+        candidate.binds = binds;
+        self.journal.made(index, &id);
+        Ok(())
+    }
+
+    async fn inspect_existing(&self, id: &ContainerId) -> Result<Container, StepError> {
+        let found = self
+            .ctx
+            .runtime
+            .inspect(id.as_str())
+            .await
+            .map_err(|e| runtime_failure(&e))?;
+        Ok(found
+            .ok_or_else(|| Failure::passing("ContainerGone", format!("container {id} is gone")))?)
+    }
+
+    /// Waits for readiness on the fresh binds, and checks that nothing moved.
+    pub(super) async fn probe(
+        &mut self,
+        index: usize,
+        service: &ServiceName,
+    ) -> Result<(), StepError> {
+        self.journal.begin(index, Changes::default()).await?;
+        let candidate = self.candidate(service)?.clone();
+        let container = self.container_of(service)?;
+        let readiness = self
+            .pinned_at(service, candidate.revision)?
+            .spec
+            .effective_readiness();
+        let ctx = self.ctx;
+        let probing = wait_ready(
+            ctx.prober.as_ref(),
+            ctx.runtime.as_ref(),
+            &container,
+            candidate.started_at,
+            &readiness,
+            &candidate.binds,
+        );
+        let answer = tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => return Err(ReconcileError::Interrupted.into()),
+            () = self.supersession() => return Err(StepError::Superseded),
+            answer = probing => answer,
+        };
+        if let Err(failure) = answer {
+            return Err(self.unready(&container, failure).await.into());
+        }
+        self.check_unmoved(service, &candidate, &container).await?;
+        self.journal.made(index, &container);
+        Ok(())
+    }
+
+    async fn unready(&self, container: &ContainerId, failure: ProbeFailure) -> Failure {
+        let reason = match failure.kind {
+            ProbeFailureKind::TimedOut => "NotReady",
+            ProbeFailureKind::Exited => "ContainerExited",
+            ProbeFailureKind::Restarted | ProbeFailureKind::Gone => "ContainerMoved",
+            ProbeFailureKind::Impossible => "ProbeImpossible",
+        };
+        let message = failure.message.clone();
+        let diagnostics = Some(self.diagnostics(container, Some(failure)).await);
+        Failure {
+            diagnostics,
+            ..Failure::passing(reason, message)
+        }
+    }
+
+    /// What passed readiness must be what is published.
+    async fn check_unmoved(
+        &self,
+        service: &ServiceName,
+        candidate: &Candidate,
+        id: &ContainerId,
+    ) -> Result<(), StepError> {
+        let container = self.inspect_existing(id).await?;
+        let ports = &self.pinned_at(service, candidate.revision)?.spec.ports;
+        let unmoved = container.state == ContainerState::Running
+            && container.started_at == candidate.started_at
+            && binds(ports, &container)? == candidate.binds;
+        if unmoved {
+            return Ok(());
+        }
+        Err(Failure::passing(
+            "ContainerMoved",
+            "the container restarted or its ports moved while it was probed",
+        )
+        .into())
+    }
+
+    /// What the journal keeps about a container that failed.
+    async fn diagnostics(
+        &self,
+        container: &ContainerId,
+        probe: Option<ProbeFailure>,
+    ) -> Diagnostics {
+        let runtime = &self.ctx.runtime;
+        let log_tail = runtime
+            .logs(container, LOG_LINES, None)
+            .await
+            .unwrap_or_default();
+        let found = runtime.inspect(container.as_str()).await.ok().flatten();
+        Diagnostics {
+            log_tail,
+            exit_code: found.as_ref().and_then(|found| found.exit_code),
+            oom_killed: found.as_ref().is_some_and(|found| found.oom_killed),
+            probe_answers: probe.map(|probe| probe.answers).unwrap_or_default(),
+        }
+    }
+}
+
+/// The host port of each declared port, as the runtime gave it.
+fn binds(ports: &[Port], container: &Container) -> Result<Vec<Bind>, Failure> {
+    ports
+        .iter()
+        .map(|port| {
+            let given = container
+                .ports
+                .iter()
+                .find(|given| given.container == port.container && given.protocol == port.protocol);
+            given
+                .map(|given| Bind {
+                    port: port.name.clone(),
+                    container: port.container,
+                    protocol: port.protocol,
+                    host_ip: given.host_ip,
+                    host: given.host,
+                })
+                .ok_or_else(|| {
+                    Failure::passing(
+                        "PortNotPublished",
+                        format!("Podman didn't publish port {}", port.name),
+                    )
+                })
+        })
+        .collect()
+}

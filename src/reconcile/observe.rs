@@ -1,0 +1,121 @@
+//! Gathers what one pass decides from.
+
+use std::collections::BTreeMap;
+
+use futures::future::{join_all, try_join};
+
+use crate::manifest::{self, AppName};
+use crate::plan::{Desired, Snapshot};
+use crate::runtime::{Container, Labels};
+use crate::state::{ContainerId, Incarnation, labels};
+use crate::store::{AppRecords, Entry};
+
+use super::Reconciler;
+use super::error::ReconcileError;
+
+impl Reconciler {
+    /// Everything about an app: its records at one revision, its routes, its
+    /// containers.
+    ///
+    /// # Errors
+    /// When any of it couldn't be read; then nothing is decided.
+    pub async fn observe(&self, app: &AppName) -> Result<Snapshot, ReconcileError> {
+        let records = async { Ok::<_, ReconcileError>(self.ctx.records.load(app).await?) };
+        let (records, containers) = try_join(records, self.containers(app)).await?;
+        let routes = self.ctx.traffic.current(app).await?;
+        let (containers, strangers) = self.sort_out(&records, containers).await?;
+        let retry = self.pacing.deploy(app, records.manifest.as_ref());
+        Ok(Snapshot {
+            app: app.clone(),
+            node: self.ctx.node.clone(),
+            desired: desired(app, records.manifest.as_ref()),
+            restarts: self.pacing.restarts(app),
+            restart_due: self.pacing.restart_due(app, &records.active),
+            deploy_due: retry,
+            records,
+            routes,
+            containers,
+            strangers,
+        })
+    }
+
+    /// The containers that carry the app's name. One that goes between the list
+    /// and its inspection is left out.
+    async fn containers(&self, app: &AppName) -> Result<Vec<Container>, ReconcileError> {
+        let wanted = Labels::from([(labels::APP.to_owned(), app.to_string())]);
+        let listed = self.ctx.runtime.list(&wanted).await?;
+        let inspected = join_all(
+            listed
+                .iter()
+                .map(|found| self.ctx.runtime.inspect(found.id.as_str())),
+        )
+        .await;
+        let mut containers = Vec::with_capacity(inspected.len());
+        for found in inspected {
+            containers.extend(found?);
+        }
+        Ok(containers)
+    }
+
+    /// Tells the containers of incarnations known here, live or ended, from
+    /// those of unknown ones, which are left alone.
+    async fn sort_out(
+        &self,
+        records: &AppRecords,
+        containers: Vec<Container>,
+    ) -> Result<(Vec<Container>, Vec<ContainerId>), ReconcileError> {
+        let live = records
+            .ownership
+            .as_ref()
+            .map(|ownership| ownership.incarnation);
+        let mut known: BTreeMap<Incarnation, bool> =
+            live.map(|live| (live, true)).into_iter().collect();
+        let mut ours = Vec::new();
+        let mut strangers = Vec::new();
+        for container in containers {
+            let is_known = match incarnation(&container) {
+                None => false,
+                Some(incarnation) => match known.get(&incarnation) {
+                    Some(known) => *known,
+                    None => {
+                        let ended = self.ctx.records.retained(incarnation).await?.is_some();
+                        known.insert(incarnation, ended);
+                        ended
+                    }
+                },
+            };
+            if is_known {
+                ours.push(container)
+            } else {
+                strangers.push(container.id)
+            }
+        }
+        Ok((ours, strangers))
+    }
+}
+
+fn incarnation(container: &Container) -> Option<Incarnation> {
+    container
+        .labels
+        .get(labels::INCARNATION)?
+        .parse()
+        .ok()
+        .map(Incarnation)
+}
+
+fn desired(app: &AppName, entry: Option<&Entry>) -> Desired {
+    let Some(entry) = entry else {
+        return Desired::Absent;
+    };
+    let source = entry.mod_revision;
+    match manifest::parse(app.as_str(), &entry.value) {
+        Ok(app) => Desired::App {
+            source,
+            app: Box::new(app),
+        },
+        Err(error) => Desired::Invalid {
+            source,
+            message: error.to_string(),
+        },
+    }
+}

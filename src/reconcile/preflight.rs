@@ -1,0 +1,290 @@
+//! Everything that can be known to fail before anything is touched: images are
+//! present and pinned, their volumes mapped, ports free, routes free.
+
+use std::collections::BTreeMap;
+
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use tokio_util::sync::CancellationToken;
+
+use crate::manifest::{App, ServiceName, ServiceSpec};
+use crate::plan::{self, Action, Desired, Phase, Snapshot};
+use crate::runtime::Image;
+use crate::state::{
+    Incarnation, Outcome, OutcomeKind, Ownership, PinnedService, Request, Resources, Revision,
+    RevisionNumber, Verb,
+};
+
+use super::Reconciler;
+use super::error::{Failure, ReconcileError, StepError, runtime_failure, traffic_error};
+use super::journal::Journal;
+use super::run::Begin;
+
+/// Images that are looked up or pulled side by side.
+const IMAGES_AT_ONCE: usize = 4;
+
+impl Reconciler {
+    /// Pins the wanted manifest and makes it serve.
+    pub(super) async fn deploy(
+        &self,
+        snapshot: &Snapshot,
+        cancel: &CancellationToken,
+    ) -> Result<(), ReconcileError> {
+        let Desired::App { source, app } = &snapshot.desired else {
+            return Ok(());
+        };
+        let attempt = snapshot
+            .last_deploy()
+            .map_or(1, |last| last.attempt.saturating_add(1));
+        let ownership = self.ownership(snapshot, app);
+        self.write_status(snapshot, &Phase::Preflight).await?;
+        let checked = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(ReconcileError::Interrupted),
+            () = self.ctx.newest.changed_beyond(&snapshot.app, *source) => {
+                Err(StepError::Superseded)
+            }
+            checked = self.preflight(snapshot, app, *source, &ownership) => checked,
+        };
+        match checked {
+            Ok(revision) => {
+                let mut actions = plan::deploy(snapshot, &revision);
+                if actions.is_empty() {
+                    actions.push(Action::Traffic { service: None });
+                }
+                let begin = Begin {
+                    ownership,
+                    revision: Some(revision),
+                    source: *source,
+                    attempt,
+                };
+                self.operate(snapshot, Verb::Deploy, actions, Some(begin), cancel)
+                    .await
+                    .map(|_| ())
+            }
+            Err(StepError::Interrupted(error)) => Err(error),
+            // Nothing was touched: the newer manifest is simply taken up instead.
+            Err(StepError::Superseded) => Ok(()),
+            Err(StepError::Failed(failure)) => {
+                self.refuse(snapshot, &ownership, *source, attempt, failure)
+                    .await
+            }
+        }
+    }
+
+    /// The live incarnation, or a new one: a name that is used again never
+    /// inherits anything.
+    pub(super) fn ownership(&self, snapshot: &Snapshot, app: &App) -> Ownership {
+        let live = snapshot
+            .records
+            .ownership
+            .clone()
+            .unwrap_or_else(|| Ownership {
+                incarnation: Incarnation(self.ctx.entropy.uuid()),
+                since: self.ctx.clock.now(),
+                deletion_protection: false,
+                resources: Resources::default(),
+            });
+        Ownership {
+            deletion_protection: app.spec.deletion_protection,
+            ..live
+        }
+    }
+
+    async fn preflight(
+        &self,
+        snapshot: &Snapshot,
+        app: &App,
+        source: i64,
+        ownership: &Ownership,
+    ) -> Result<Revision, StepError> {
+        let services = self.pin(app).await?;
+        let revision = self.revision(snapshot, app, source, ownership, services);
+        self.check_ports(snapshot, app).await?;
+        let claims = plan::claims(ownership.incarnation, &revision);
+        self.ctx
+            .traffic
+            .check(&snapshot.app, &claims)
+            .await
+            .map_err(|error| traffic_error("check routes", error))?;
+        Ok(revision)
+    }
+
+    async fn pin(&self, app: &App) -> Result<BTreeMap<ServiceName, PinnedService>, StepError> {
+        let pin = |(name, spec): (&ServiceName, &ServiceSpec)| {
+            let (name, spec) = (name.clone(), with_app_env(app, spec));
+            async move {
+                let image = self
+                    .ctx
+                    .runtime
+                    .ensure_image(&spec.image, spec.pull_policy)
+                    .await;
+                let image = image.map_err(|error| named(&name, runtime_failure(&error)))?;
+                check_volumes(&name, &spec, &image)?;
+                Ok::<_, StepError>((
+                    name,
+                    PinnedService {
+                        spec,
+                        digest: image.digest,
+                    },
+                ))
+            }
+        };
+        let pinned: Vec<_> = app.spec.services.iter().map(pin).collect();
+        stream::iter(pinned)
+            .buffer_unordered(IMAGES_AT_ONCE)
+            .try_collect()
+            .await
+    }
+
+    /// A new revision, or the newest one when nothing differs from it.
+    pub(super) fn revision(
+        &self,
+        snapshot: &Snapshot,
+        app: &App,
+        source: i64,
+        ownership: &Ownership,
+        services: BTreeMap<ServiceName, PinnedService>,
+    ) -> Revision {
+        let newest = snapshot
+            .records
+            .revisions
+            .iter()
+            .max_by_key(|revision| revision.number);
+        let wanted = Revision {
+            number: newest
+                .map(|revision| revision.number)
+                .unwrap_or_default()
+                .next(),
+            incarnation: ownership.incarnation,
+            source,
+            created_at: self.ctx.clock.now(),
+            labels: app.labels.clone(),
+            services,
+            order: app.spec.order(),
+        };
+        match newest {
+            Some(newest) if same_content(newest, &wanted) => newest.clone(),
+            _ => wanted,
+        }
+    }
+
+    async fn check_ports(&self, snapshot: &Snapshot, app: &App) -> Result<(), StepError> {
+        for (name, spec) in &app.spec.services {
+            for port in &spec.ports {
+                let Some(host) = port.host else { continue };
+                let held = (port.protocol, host);
+                let holder = self.ctx.ports.holder(&self.ctx.records, held).await?;
+                if let Some(holder) = holder.filter(|holder| holder.app != snapshot.app) {
+                    let why = format!("host port {host} is held by app {}", holder.app);
+                    return Err(named(name, Failure::passing("PortInUse", why)).into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Journals a deployment that ended in its preflight.
+    async fn refuse(
+        &self,
+        snapshot: &Snapshot,
+        ownership: &Ownership,
+        source: i64,
+        attempt: u32,
+        failure: Failure,
+    ) -> Result<(), ReconcileError> {
+        let now = self.ctx.clock.now();
+        let operation = crate::state::Operation {
+            id: crate::state::OperationId::new(self.ctx.entropy.uuid_at(now).to_string()),
+            request: Request {
+                verb: Verb::Deploy,
+                revision: None::<RevisionNumber>,
+                service: None,
+            },
+            incarnation: ownership.incarnation,
+            source,
+            attempt,
+            started_at: now,
+            finished_at: None,
+            steps: Vec::new(),
+            outcome: None,
+            warnings: Vec::new(),
+        };
+        let outcome = Outcome {
+            result: OutcomeKind::Failed,
+            reason: failure.reason.to_owned(),
+            message: failure.message,
+            retryable: failure.retryable,
+        };
+        tracing::warn!(app = %snapshot.app, reason = outcome.reason, "refused: {}", outcome.message);
+        let journal = Journal::new(
+            &self.ctx.records,
+            self.ctx.clock.as_ref(),
+            &snapshot.app,
+            operation,
+        );
+        let earlier: Vec<_> = snapshot
+            .records
+            .operations
+            .iter()
+            .map(|kept| kept.record.clone())
+            .collect();
+        let operation = journal
+            .finish(outcome, crate::store::Changes::default(), &earlier)
+            .await?;
+        self.pacing.ended(&self.ctx, &snapshot.app, &operation, &[]);
+        self.ctx.observer.operation(&snapshot.app, &operation);
+        self.report(&snapshot.app, &operation).await;
+        Ok(())
+    }
+}
+
+/// The spec as its container is made from it: with the app-wide environment.
+pub(super) fn with_app_env(app: &App, spec: &ServiceSpec) -> ServiceSpec {
+    let mut spec = spec.clone();
+    for (key, value) in &app.spec.env {
+        spec.env.entry(key.clone()).or_insert_with(|| value.clone());
+    }
+    spec
+}
+
+fn named(service: &ServiceName, failure: Failure) -> Failure {
+    Failure {
+        message: format!("service {service}: {}", failure.message),
+        ..failure
+    }
+}
+
+/// An image volume that nothing is mounted on would keep data nowhere.
+fn check_volumes(name: &ServiceName, spec: &ServiceSpec, image: &Image) -> Result<(), StepError> {
+    let mounted = |path: &str| {
+        let path = path.trim_end_matches('/');
+        let volumes = spec.volumes.iter().map(|volume| volume.path.as_str());
+        let others = spec.binds.iter().map(|bind| bind.path.as_str());
+        let tmpfs = spec.tmpfs.iter().map(|tmpfs| tmpfs.path.as_str());
+        volumes
+            .chain(others)
+            .chain(tmpfs)
+            .any(|mount| mount.trim_end_matches('/') == path)
+    };
+    match image.volumes.iter().find(|path| !mounted(path)) {
+        None => Ok(()),
+        Some(path) => Err(named(
+            name,
+            Failure::lasting(
+                "ImageVolumeNotMapped",
+                format!(
+                    "the image declares the volume {path}, and nothing is mounted there: add a \
+                     volume or a tmpfs for it"
+                ),
+            ),
+        )
+        .into()),
+    }
+}
+
+fn same_content(left: &Revision, right: &Revision) -> bool {
+    left.incarnation == right.incarnation
+        && left.services == right.services
+        && left.labels == right.labels
+        && left.order == right.order
+}

@@ -1,0 +1,159 @@
+//! The publish step, and the names and records that steps share.
+
+use crate::manifest::ServiceName;
+use crate::runtime::Labels;
+use crate::state::{ActiveService, OutcomeKind, PinnedService, Revision, RevisionNumber, labels};
+use crate::store::Changes;
+
+use super::error::{Failure, StepError};
+use super::run::Run;
+
+/// Revisions that are kept beside those in use, to roll back to.
+const KEPT: usize = 10;
+
+impl Run<'_> {
+    /// Makes ACTIVE name what passed readiness, and clears the inhibitions of
+    /// the service's superseded containers. Durable before the next step begins.
+    pub(super) async fn publish(
+        &mut self,
+        index: usize,
+        service: &ServiceName,
+    ) -> Result<(), StepError> {
+        let candidate = self.candidate(service)?.clone();
+        let pinned = self.pinned_at(service, candidate.revision)?.clone();
+        let Some(container) = candidate.container else {
+            return Err(Failure::passing("Changed", "nothing was created yet").into());
+        };
+        self.journal.made(index, &container);
+        self.ownership
+            .resources
+            .images
+            .insert(pinned.spec.image.clone());
+        self.active.services.insert(
+            service.clone(),
+            ActiveService {
+                revision: candidate.revision,
+                image: pinned.spec.image,
+                digest: pinned.digest,
+                container,
+                node: self.ctx.node.clone(),
+                binds: candidate.binds,
+                verified: candidate.started_at,
+            },
+        );
+        let keys = self.ctx.records.keys();
+        let mut changes = Changes::default();
+        changes.put(keys.active(self.app), &self.active)?;
+        changes.put(keys.ownership(self.app), &self.ownership)?;
+        changes.delete_prefix(keys.inhibitions_of(self.app, service));
+        self.journal.succeed(index);
+        Ok(self.journal.write(changes).await?)
+    }
+
+    /// ACTIVE goes with the next write.
+    pub(super) fn stage_active(&mut self) -> Result<(), StepError> {
+        let key = self.ctx.records.keys().active(self.app);
+        Ok(self.journal.stage().put(key, &self.active)?)
+    }
+
+    /// What the effective generation of a service was made from.
+    pub(super) fn pinned(&self, service: &ServiceName) -> Option<&PinnedService> {
+        let active = self.active.services.get(service)?;
+        self.revision(active.revision)?.services.get(service)
+    }
+
+    /// What a revision says of a service.
+    pub(super) fn pinned_at(
+        &self,
+        service: &ServiceName,
+        number: RevisionNumber,
+    ) -> Result<&PinnedService, StepError> {
+        let pinned = self
+            .revision(number)
+            .and_then(|revision| revision.services.get(service));
+        Ok(pinned.ok_or_else(|| {
+            Failure::lasting(
+                "RevisionMissing",
+                format!(
+                    "revision {number} of service {service} isn't recorded: change the manifest"
+                ),
+            )
+        })?)
+    }
+
+    pub(super) fn revision(&self, number: RevisionNumber) -> Option<&Revision> {
+        self.revisions
+            .iter()
+            .find(|revision| revision.number == number)
+    }
+
+    /// Deletes the oldest revisions that nothing names.
+    pub(super) fn forget_revisions(&self, changes: &mut Changes) {
+        let mut unused: Vec<RevisionNumber> = self
+            .revisions
+            .iter()
+            .map(|revision| revision.number)
+            .filter(|number| {
+                !self
+                    .active
+                    .services
+                    .values()
+                    .any(|active| active.revision == *number)
+            })
+            .collect();
+        unused.sort_unstable();
+        let surplus = unused.len().saturating_sub(KEPT);
+        for number in &unused[..surplus] {
+            changes.delete(self.ctx.records.keys().revision(self.app, *number));
+        }
+    }
+
+    /// Labels of what this app's incarnation owns.
+    pub(super) fn labels(&self, service: Option<&ServiceName>) -> Labels {
+        let mut owned = Labels::from([
+            (labels::APP.to_owned(), self.app.to_string()),
+            (
+                labels::INCARNATION.to_owned(),
+                self.ownership.incarnation.to_string(),
+            ),
+        ]);
+        if let Some(service) = service {
+            owned.insert(labels::SERVICE.to_owned(), service.to_string());
+        }
+        owned
+    }
+
+    /// The private network's name: readable, and unlike an earlier incarnation's.
+    pub(super) fn network_name(&self) -> String {
+        format!(
+            "podherd-{}-{}",
+            self.app,
+            self.ownership.incarnation.short()
+        )
+    }
+
+    /// A volume's name on the host.
+    pub(super) fn volume_name(&self, volume: &str) -> String {
+        format!(
+            "podherd-{}-{}-{volume}",
+            self.app,
+            self.ownership.incarnation.short()
+        )
+    }
+
+    /// A candidate's name: by it a create whose reply was lost is found again.
+    pub(super) fn container_name(&self, service: &ServiceName, attempt: u32) -> String {
+        let operation = self.journal.operation().id.as_str();
+        let again = if attempt == 1 {
+            String::new()
+        } else {
+            format!("-{attempt}")
+        };
+        format!("podherd-{}-{service}-{operation}{again}", self.app)
+    }
+}
+
+/// Whether an outcome is worth a warning event.
+pub(super) fn is_failure(outcome: OutcomeKind) -> bool {
+    !matches!(outcome, OutcomeKind::Success)
+}

@@ -1,0 +1,96 @@
+//! Steps that end an app: the stopped intent, its networks, its incarnation.
+
+use crate::manifest::{AppName, ServiceName};
+use crate::runtime::deadline;
+use crate::state::{ContainerId, InhibitionReason, Intent, Retained, Warning, Wish, labels};
+use crate::store::Changes;
+
+use super::Reconciler;
+use super::error::{ReconcileError, StepError};
+use super::run::Run;
+
+impl Run<'_> {
+    /// Writes the stopped intent and the inhibitions before any effect, so that
+    /// nothing that is being removed is ever started again.
+    pub(super) async fn intend_stopped(
+        &mut self,
+        index: usize,
+        inhibited: &[(ServiceName, ContainerId)],
+    ) -> Result<(), StepError> {
+        let intent = Intent {
+            state: Wish::Stopped,
+            operation: self.journal.operation().id.clone(),
+            at: self.ctx.clock.now(),
+        };
+        let mut changes = Changes::default();
+        changes.put(self.ctx.records.keys().intent(self.app), &intent)?;
+        for (service, container) in inhibited {
+            let reason = InhibitionReason::Removed;
+            self.put_inhibition(&mut changes, service, container, reason)?;
+        }
+        Ok(self.journal.begin(index, changes).await?)
+    }
+
+    /// Removes the private networks whose labels say that they are this
+    /// incarnation's. One that can't be removed is a warning.
+    pub(super) async fn reclaim(&mut self, index: usize) -> Result<(), StepError> {
+        self.journal.begin(index, Changes::default()).await?;
+        let ours = self.ownership.incarnation.to_string();
+        for name in self.ownership.resources.networks.clone() {
+            let left = match self.ctx.runtime.network(&name).await {
+                Ok(None) => continue,
+                Ok(Some(found)) if found.get(labels::INCARNATION) == Some(&ours) => {
+                    self.ctx.permit(deadline::REMOVE)?;
+                    match self.ctx.runtime.remove_network(&name).await {
+                        Ok(()) => continue,
+                        Err(error) => error.to_string(),
+                    }
+                }
+                Ok(Some(_)) => "its labels aren't this app's; it is left alone".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            self.journal.warn(Warning {
+                service: None,
+                leftover: format!("network {name}"),
+                detail: left,
+            });
+        }
+        Ok(())
+    }
+
+    /// Ends the incarnation, in the transaction that writes the outcome: what is
+    /// retained is listed, everything live is forgotten, the name is free.
+    pub(super) fn end_incarnation(&mut self) -> Result<(), StepError> {
+        let keys = self.ctx.records.keys();
+        let mut resources = self.ownership.resources.clone();
+        resources.networks.clear();
+        let retained = Retained {
+            app: self.app.clone(),
+            incarnation: self.ownership.incarnation,
+            since: self.ownership.since,
+            ended_at: self.ctx.clock.now(),
+            resources,
+        };
+        let changes = self.journal.stage();
+        changes.put(keys.retained(retained.incarnation), &retained)?;
+        changes.delete(keys.ownership(self.app));
+        changes.delete(keys.active(self.app));
+        changes.delete(keys.intent(self.app));
+        changes.delete(keys.status(self.app));
+        changes.delete_prefix(keys.inhibitions(self.app));
+        changes.delete_prefix(keys.revisions(self.app));
+        Ok(())
+    }
+}
+
+impl Reconciler {
+    /// Forgets the status of an app that never came to own anything.
+    pub(super) async fn forget(&self, app: &AppName) -> Result<(), ReconcileError> {
+        self.ctx
+            .records
+            .forget(self.ctx.records.keys().status(app))
+            .await?;
+        self.ctx.observer.status(app, None);
+        Ok(())
+    }
+}

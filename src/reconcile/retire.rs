@@ -1,0 +1,185 @@
+//! Steps that end containers: inhibit, retire, sweep.
+
+use std::time::Duration;
+
+use crate::manifest::ServiceName;
+use crate::runtime::{RuntimeError, deadline};
+use crate::state::{ContainerId, Inhibition, InhibitionReason};
+use crate::store::Changes;
+
+use super::Context;
+use super::error::{Failure, ReconcileError, StepError};
+use super::ports::of_earlier;
+use super::run::Run;
+
+/// How long a killed process may take to be gone.
+const KILLED: Duration = Duration::from_secs(10);
+/// Grace of a container whose spec isn't known any more.
+const UNKNOWN_GRACE: Duration = Duration::from_secs(10);
+
+/// How a container is asked to leave.
+pub(super) struct Farewell {
+    pub signal: String,
+    pub grace: Duration,
+}
+
+impl Run<'_> {
+    /// Writes the inhibition; it is durable before the next step begins.
+    pub(super) async fn inhibit(
+        &mut self,
+        index: usize,
+        service: &ServiceName,
+        container: &ContainerId,
+        reason: InhibitionReason,
+    ) -> Result<(), StepError> {
+        let mut changes = Changes::default();
+        self.put_inhibition(&mut changes, service, container, reason)?;
+        Ok(self.journal.begin(index, changes).await?)
+    }
+
+    pub(super) fn put_inhibition(
+        &self,
+        changes: &mut Changes,
+        service: &ServiceName,
+        container: &ContainerId,
+        reason: InhibitionReason,
+    ) -> Result<(), StepError> {
+        let spec = self.pinned(service).map(|pinned| &pinned.spec);
+        let grace = spec.map_or(UNKNOWN_GRACE, |spec| spec.stop_grace.get());
+        let inhibition = Inhibition {
+            service: service.clone(),
+            container: container.clone(),
+            reason,
+            operation: self.journal.operation().id.clone(),
+            at: self.ctx.clock.now(),
+            stop_grace_ms: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),
+            stop_signal: spec.and_then(|spec| spec.stop_signal.clone()),
+        };
+        let key = self
+            .ctx
+            .records
+            .keys()
+            .inhibition(self.app, service, container);
+        Ok(changes.put(key, &inhibition)?)
+    }
+
+    /// Stops with grace, removes, confirms that the exact container is gone,
+    /// then releases its binds.
+    pub(super) async fn retire(
+        &mut self,
+        index: usize,
+        service: &ServiceName,
+        container: &ContainerId,
+        forget: bool,
+    ) -> Result<(), StepError> {
+        self.journal.begin(index, Changes::default()).await?;
+        let farewell = self.farewell(service);
+        if let Err(error) = self.ctx.dismiss(container, &farewell, self.cancel).await? {
+            let why = format!("container {container} isn't confirmed gone: {error}");
+            return Err(Failure::passing("RetireFailed", why).into());
+        }
+        let operation = self.journal.operation().id.clone();
+        self.release_binds(of_earlier(service, &operation)).await?;
+        if forget {
+            self.active.services.remove(service);
+            let key = self
+                .ctx
+                .records
+                .keys()
+                .inhibition(self.app, service, container);
+            self.journal.stage().delete(key);
+        }
+        self.stage_active()
+    }
+
+    /// Removes by force a container that no record names, and releases its binds.
+    pub(super) async fn sweep(
+        &mut self,
+        index: usize,
+        container: &ContainerId,
+        name: &str,
+    ) -> Result<(), StepError> {
+        self.journal.begin(index, Changes::default()).await?;
+        if let Err(error) = self.ctx.remove(container).await? {
+            let why = format!("leftover container {container} could not be removed: {error}");
+            return Err(Failure::passing("CleanupFailed", why).into());
+        }
+        self.release_binds(|claim| claim.container_name == name)
+            .await
+    }
+
+    fn farewell(&self, service: &ServiceName) -> Farewell {
+        let spec = self.pinned(service).map(|pinned| &pinned.spec);
+        Farewell {
+            signal: spec
+                .and_then(|spec| spec.stop_signal.clone())
+                .unwrap_or_else(|| "SIGTERM".to_owned()),
+            grace: spec.map_or(UNKNOWN_GRACE, |spec| spec.stop_grace.get()),
+        }
+    }
+}
+
+impl Context {
+    /// Asks the container to leave, ends it when it doesn't, and removes it. The
+    /// inner error says why it isn't confirmed gone. Each effect is short, so
+    /// that leadership need not outlast the grace.
+    pub(super) async fn dismiss(
+        &self,
+        container: &ContainerId,
+        farewell: &Farewell,
+        cancel: &tokio_util::sync::CancellationToken,
+    ) -> Result<Result<(), RuntimeError>, ReconcileError> {
+        for (signal, within) in [
+            (farewell.signal.as_str(), farewell.grace),
+            ("SIGKILL", KILLED),
+        ] {
+            self.permit(deadline::SIGNAL)?;
+            match self.runtime.signal(container, signal).await {
+                Ok(()) => {}
+                Err(error) if error.is_not_found() => return Ok(Ok(())),
+                Err(error) => return Ok(Err(error)),
+            }
+            let stopped = tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Err(ReconcileError::Interrupted),
+                stopped = self.runtime.wait_stopped(container, within) => stopped,
+            };
+            match stopped {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        self.permit(deadline::REMOVE)?;
+        if let Err(error) = self.runtime.remove(container, false).await {
+            return Ok(Err(error));
+        }
+        self.confirm_gone(container).await
+    }
+
+    /// Removes a container by force, and confirms that it is gone.
+    pub(super) async fn remove(
+        &self,
+        container: &ContainerId,
+    ) -> Result<Result<(), RuntimeError>, ReconcileError> {
+        self.permit(deadline::REMOVE)?;
+        match self.runtime.remove(container, true).await {
+            Ok(()) => self.confirm_gone(container).await,
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    async fn confirm_gone(
+        &self,
+        container: &ContainerId,
+    ) -> Result<Result<(), RuntimeError>, ReconcileError> {
+        Ok(match self.runtime.inspect(container.as_str()).await {
+            Ok(None) => Ok(()),
+            Ok(Some(left)) => Err(RuntimeError::Refused {
+                call: "remove",
+                message: format!("it is still there, as {:?}", left.state),
+            }),
+            Err(error) => Err(error),
+        })
+    }
+}

@@ -1,0 +1,92 @@
+//! Writes the status where it changed, and events about what ended.
+
+use std::time::Duration;
+
+use crate::manifest::AppName;
+use crate::plan::{self, Phase, Snapshot};
+use crate::state::{Event, EventType, Operation};
+use crate::store::Changes;
+
+use super::Reconciler;
+use super::error::ReconcileError;
+use super::publish::is_failure;
+
+/// How long events are kept.
+const EVENTS_KEPT: Duration = Duration::from_secs(3600);
+
+impl Reconciler {
+    /// Writes the app's status, when it differs from what is written.
+    pub(super) async fn write_status(
+        &self,
+        snapshot: &Snapshot,
+        phase: &Phase,
+    ) -> Result<(), ReconcileError> {
+        // An app without a manifest and without anything of its own has no status.
+        if snapshot.desired == plan::Desired::Absent && snapshot.records.ownership.is_none() {
+            return Ok(());
+        }
+        let status = plan::status(snapshot, phase, self.ctx.clock.now());
+        self.ctx.observer.status(&snapshot.app, Some(&status));
+        self.ctx
+            .observer
+            .inhibitions(&snapshot.app, &snapshot.records.inhibitions);
+        let known = snapshot.records.status.as_ref();
+        if known.is_some_and(|kept| kept.record == status) {
+            return Ok(());
+        }
+        let key = self.ctx.records.keys().status(&snapshot.app);
+        let known = known.map(|kept| kept.mod_revision);
+        self.ctx
+            .records
+            .commit(key, known, &status, Changes::default())
+            .await?;
+        Ok(())
+    }
+
+    /// What the app waits for while nothing is done.
+    pub(super) fn resting_phase(&self, snapshot: &Snapshot) -> Phase {
+        let failed = snapshot
+            .last_deploy()
+            .filter(|_| snapshot.desired.source() != snapshot.records.active.source);
+        match (failed, self.pacing.next_try(&snapshot.app)) {
+            (Some(operation), Some(at)) => Phase::Retry {
+                attempt: operation.attempt + 1,
+                at,
+            },
+            _ => Phase::Settled,
+        }
+    }
+
+    /// Tells people how an operation ended. Best effort: the journal has it all.
+    pub(super) async fn report(&self, app: &AppName, operation: &Operation) {
+        let Some(outcome) = &operation.outcome else {
+            return;
+        };
+        let failed = is_failure(outcome.result);
+        let verb = operation.request.verb.as_str();
+        let result = outcome.result.as_str();
+        let mut events = vec![Event {
+            r#type: if failed {
+                EventType::Warning
+            } else {
+                EventType::Normal
+            },
+            reason: outcome.reason.clone(),
+            message: format!("{verb} ended as {result}: {}", outcome.message),
+            service: None,
+            operation: Some(operation.id.clone()),
+            at: self.ctx.clock.now(),
+        }];
+        events.extend(operation.warnings.iter().map(|warning| Event {
+            r#type: EventType::Warning,
+            reason: "CleanupWarning".to_owned(),
+            message: format!("{} is left: {}", warning.leftover, warning.detail),
+            service: warning.service.clone(),
+            operation: Some(operation.id.clone()),
+            at: self.ctx.clock.now(),
+        }));
+        if let Err(error) = self.ctx.records.report(app, &events, EVENTS_KEPT).await {
+            tracing::debug!(%error, "events weren't written");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Steps on the traffic graph: withdraw, apply.
+
+use crate::manifest::ServiceName;
+use crate::plan;
+use crate::state::{Active, ContainerId, Warning};
+use crate::store::Changes;
+use crate::traffic::Drain;
+
+use super::error::{StepError, traffic_error};
+use super::run::Run;
+
+impl Run<'_> {
+    /// Takes the service out of the graph, confirmed; waits for its requests in
+    /// flight. Nothing else has happened to the service when this fails.
+    pub(super) async fn withdraw(
+        &mut self,
+        index: usize,
+        service: &ServiceName,
+        drain: Option<&ContainerId>,
+    ) -> Result<(), StepError> {
+        self.journal.begin(index, Changes::default()).await?;
+        let mut withdrawn = self.active.clone();
+        let mut routed = true;
+        if let Some(active) = withdrawn.services.get_mut(service) {
+            routed = active.verified.is_some();
+            active.verified = None;
+            active.binds.clear();
+        }
+        self.publish_routes("withdraw", &withdrawn).await?;
+        if let Some(container) = drain.filter(|_| routed) {
+            self.drain(service, container).await?;
+        }
+        // From here on its recorded binds are stale: nobody may serve them.
+        self.active = withdrawn;
+        self.stage_active()
+    }
+
+    async fn drain(
+        &mut self,
+        service: &ServiceName,
+        container: &ContainerId,
+    ) -> Result<(), StepError> {
+        let within = self
+            .pinned(service)
+            .map_or(std::time::Duration::ZERO, |pinned| {
+                pinned.spec.update.drain.get()
+            });
+        let drained = self.ctx.traffic.drain(container, within).await;
+        if let Drain::Expired { in_flight } = drained.map_err(|e| traffic_error("drain", e))? {
+            self.journal.warn(Warning {
+                service: Some(service.clone()),
+                leftover: format!("{in_flight} requests in flight"),
+                detail: format!(
+                    "not drained within {} s; they are cut off",
+                    within.as_secs()
+                ),
+            });
+        }
+        Ok(())
+    }
+
+    /// Applies the graph that follows from ACTIVE, confirmed.
+    pub(super) async fn apply_traffic(&mut self, index: usize) -> Result<(), StepError> {
+        self.journal.begin(index, Changes::default()).await?;
+        let active = self.active.clone();
+        self.publish_routes("publish", &active).await
+    }
+
+    /// Takes the whole app out of the graph, confirmed, and waits for the
+    /// requests in flight of each of its containers.
+    pub(super) async fn withdraw_app(&mut self, index: usize) -> Result<(), StepError> {
+        self.journal.begin(index, Changes::default()).await?;
+        self.ctx
+            .traffic
+            .remove(self.app)
+            .await
+            .map_err(|error| traffic_error("withdraw", error))?;
+        let routed: Vec<(ServiceName, ContainerId)> = self
+            .active
+            .services
+            .iter()
+            .filter(|(_, active)| active.verified.is_some())
+            .map(|(name, active)| (name.clone(), active.container.clone()))
+            .collect();
+        for (service, container) in &routed {
+            self.drain(service, container).await?;
+        }
+        for active in self.active.services.values_mut() {
+            active.verified = None;
+            active.binds.clear();
+        }
+        self.stage_active()
+    }
+
+    async fn publish_routes(&self, what: &str, active: &Active) -> Result<(), StepError> {
+        let routes = plan::routes(self.ownership.incarnation, active, &self.revisions);
+        let applied = if routes.http.is_empty() {
+            self.ctx.traffic.remove(self.app).await
+        } else {
+            self.ctx.traffic.apply(self.app, &routes).await.map(|_| ())
+        };
+        applied.map_err(|error| traffic_error(what, error))
+    }
+}

@@ -1,0 +1,15 @@
+//! Labels on every container, network and volume that Podherd makes. By them
+//! it finds again what a crash left unrecorded.
+
+/// The app's name.
+pub const APP: &str = "io.podherd.app";
+/// The app's incarnation.
+pub const INCARNATION: &str = "io.podherd.incarnation";
+/// The service's name.
+pub const SERVICE: &str = "io.podherd.service";
+/// The number of the revision it was made from.
+pub const REVISION: &str = "io.podherd.revision";
+/// The operation that made it.
+pub const OPERATION: &str = "io.podherd.operation";
+/// The volume's name within the app.
+pub const VOLUME: &str = "io.podherd.volume";

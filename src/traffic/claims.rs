@@ -1,0 +1,181 @@
+//! What a record of routes claims for its app, and who holds it already. Pure.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::AppRoutes;
+use crate::manifest::AppName;
+
+/// Something that only one app can have.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Claim {
+    /// A host and a path prefix.
+    Http {
+        /// Normalized host.
+        host: String,
+        /// Normalized path prefix.
+        path: String,
+    },
+    /// A TCP listener.
+    Tcp(u16),
+    /// A UDP listener.
+    Udp(u16),
+}
+
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Http { host, path } => write!(f, "{host}{path}"),
+            Self::Tcp(port) => write!(f, "TCP listener {port}"),
+            Self::Udp(port) => write!(f, "UDP listener {port}"),
+        }
+    }
+}
+
+/// A published record, as far as claims depend on it.
+#[derive(Debug)]
+pub(crate) struct Published {
+    /// Whose it is.
+    pub app: AppName,
+    /// When the app was first published; the earlier one keeps a claim.
+    pub create_revision: i64,
+    /// What it says.
+    pub routes: AppRoutes,
+}
+
+/// The host as it is compared: lower case, without the root's dot.
+pub(crate) fn normal_host(host: &str) -> String {
+    host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
+}
+
+/// The path prefix as it is compared: `/api/` is `/api`, and nothing is `/`.
+pub(crate) fn normal_path(path: &str) -> String {
+    let path = path.trim_end_matches('/');
+    if path.starts_with('/') {
+        path.to_owned()
+    } else {
+        format!("/{path}")
+    }
+}
+
+/// Everything that these routes claim.
+pub(crate) fn claims(routes: &AppRoutes) -> BTreeSet<Claim> {
+    let http = routes.http.iter().map(|rule| Claim::Http {
+        host: normal_host(&rule.host),
+        path: normal_path(&rule.path),
+    });
+    let tcp = routes.tcp.iter().map(|rule| Claim::Tcp(rule.listen));
+    let udp = routes.udp.iter().map(|rule| Claim::Udp(rule.listen));
+    http.chain(tcp).chain(udp).collect()
+}
+
+/// The first claim of these routes that another app holds, and that app.
+///
+/// When both have it published, which only a restored or hand-written store can
+/// bring about, the one that was published first holds it.
+pub(crate) fn conflict(
+    app: &AppName,
+    routes: &AppRoutes,
+    published: &[Published],
+) -> Option<(Claim, AppName)> {
+    let own = published.iter().find(|other| &other.app == app);
+    let held = own.map(|own| claims(&own.routes)).unwrap_or_default();
+    let wanted = claims(routes);
+    published
+        .iter()
+        .filter(|other| &other.app != app)
+        .find_map(|other| {
+            let first = own.is_none_or(|own| other.create_revision < own.create_revision);
+            claims(&other.routes)
+                .into_iter()
+                .find(|claim| wanted.contains(claim) && (first || !held.contains(claim)))
+                .map(|claim| (claim, other.app.clone()))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::{AppProtocol, Tls};
+    use crate::state::Incarnation;
+    use crate::traffic::{HttpRule, StreamRule};
+
+    fn name(text: &str) -> AppName {
+        text.parse().unwrap()
+    }
+
+    fn http(host: &str, path: &str) -> AppRoutes {
+        AppRoutes {
+            incarnation: Incarnation(uuid::Uuid::nil()),
+            http: vec![HttpRule {
+                host: host.to_owned(),
+                path: path.to_owned(),
+                service: "web".parse().unwrap(),
+                tls: Tls::Off,
+                protocol: AppProtocol::Http,
+                backends: Vec::new(),
+            }],
+            tcp: Vec::new(),
+            udp: Vec::new(),
+        }
+    }
+
+    fn published(app: &str, create_revision: i64, routes: AppRoutes) -> Published {
+        Published {
+            app: name(app),
+            create_revision,
+            routes,
+        }
+    }
+
+    #[test]
+    fn the_same_host_and_path_in_another_spelling_is_a_conflict() {
+        let there = [published("blog", 5, http("blog.test", "/api"))];
+        let (claim, holder) =
+            conflict(&name("shop"), &http("BLOG.test.", "/api/"), &there).unwrap();
+        assert_eq!(claim.to_string(), "blog.test/api");
+        assert_eq!(holder, name("blog"));
+    }
+
+    #[test]
+    fn another_path_of_the_same_host_is_free() {
+        let there = [published("blog", 5, http("blog.test", "/"))];
+        assert!(conflict(&name("shop"), &http("blog.test", "/shop"), &there).is_none());
+    }
+
+    #[test]
+    fn a_listener_of_the_other_transport_is_free() {
+        let listener = StreamRule {
+            listen: 53,
+            service: "dns".parse().unwrap(),
+            backends: Vec::new(),
+        };
+        let mut udp = http("a.test", "/");
+        udp.udp.push(listener.clone());
+        let mut tcp = http("b.test", "/");
+        tcp.tcp.push(listener);
+        let there = [published("a", 5, udp.clone())];
+        assert!(conflict(&name("b"), &tcp, &there).is_none());
+        udp.http.clear();
+        let (claim, _) = conflict(&name("b"), &udp, &there).unwrap();
+        assert_eq!(claim.to_string(), "UDP listener 53");
+    }
+
+    #[test]
+    fn an_app_never_conflicts_with_itself() {
+        let there = [published("blog", 5, http("blog.test", "/"))];
+        assert!(conflict(&name("blog"), &http("blog.test", "/"), &there).is_none());
+    }
+
+    #[test]
+    fn when_both_have_it_the_one_published_first_keeps_it() {
+        let there = [
+            published("late", 9, http("blog.test", "/")),
+            published("soon", 5, http("blog.test", "/")),
+        ];
+        let wanted = http("blog.test", "/");
+        assert!(conflict(&name("soon"), &wanted, &there).is_none());
+        let (_, holder) = conflict(&name("late"), &wanted, &there).unwrap();
+        assert_eq!(holder, name("soon"));
+    }
+}
