@@ -7,6 +7,8 @@
 // A test says what went wrong by panicking.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../contract/mod.rs"]
+mod contract;
 mod support;
 
 #[path = "../store/contract.rs"]
@@ -21,5 +23,6 @@ mod leadership;
 mod local_etcd;
 mod proxy;
 mod refusal;
+mod runtime;
 mod store;
 mod world;
