@@ -8,11 +8,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../contract/mod.rs"]
-mod contract;
-mod support;
-
+mod runtime_contract;
 #[path = "../store/contract.rs"]
-mod contract;
+mod store_contract;
+mod support;
 
 mod command;
 mod crash;

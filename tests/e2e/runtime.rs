@@ -13,7 +13,7 @@ use podherd::runtime::{
 use podherd::state::ContainerId;
 use serde_json::Value;
 
-use crate::contract::{self, Host};
+use crate::runtime_contract::{self, Host};
 use crate::support::{Image, Net, Sandbox, podman};
 
 /// A value that must never be seen anywhere.
@@ -72,7 +72,7 @@ async fn it_does_what_a_runtime_must_do() {
         service: _service,
         sandbox: _sandbox,
     } = Subject::start();
-    contract::check_all(&Host {
+    runtime_contract::check_all(&Host {
         runtime: Arc::new(client),
         web: Image::Web1.reference(),
         stubborn: Image::IgnoresTerm.reference(),
@@ -324,7 +324,11 @@ async fn the_client_finds_a_restarted_service_again_by_itself() {
     subject.service.restart_service(&subject.sandbox);
     assert_eq!(subject.client.inspect("web").await.unwrap(), looked);
 
-    let mut events = subject.client.events(contract::LABEL).await.unwrap();
+    let mut events = subject
+        .client
+        .events(runtime_contract::LABEL)
+        .await
+        .unwrap();
     subject.service.kill_service();
     use futures::StreamExt;
     let end = tokio::time::timeout(Duration::from_secs(5), events.next())
