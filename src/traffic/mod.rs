@@ -7,6 +7,7 @@
 
 mod claims;
 mod graph;
+mod memory;
 mod publisher;
 mod registry;
 
@@ -16,6 +17,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use graph::{AppRoutes, Backend, DataPlane, HttpRule, StreamRule};
+pub use memory::MemoryTraffic;
 pub use publisher::{CONFIRM_TIMEOUT, Publisher};
 
 pub(crate) use claims::{normal_host, normal_path};
