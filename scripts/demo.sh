@@ -138,7 +138,7 @@ show "podherd run --etcd $ETCDCTL_ENDPOINTS --podman unix://$socket --http 127.0
     >"$state/podherd.log" 2>&1 &
 controller=$!
 wait_for 20 podherd curl --silent --fail http://127.0.0.1:9090/readyz
-host=$(sed -n 's/.*host: *\([^,} ]*\).*/\1/p' manifests/blog.yaml | head -n 1)
+host=$(sed -n 's/^ *- {\{0,1\}host: *\([^,} ]*\).*/\1/p' manifests/blog.yaml | head -n 1)
 label=io.podherd.app=blog
 
 say "The manifest goes into etcd; wait for Ready at its revision"

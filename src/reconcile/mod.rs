@@ -4,7 +4,8 @@
 //! - [`Reconciler::reconcile`] is one pass over one app. It ends when there is
 //!   nothing to do, something has to be waited for, or it was interrupted.
 //! - `observe` gathers a [`crate::plan::Snapshot`].
-//! - `preflight` pins the wanted manifest to a revision, touching nothing.
+//! - `preflight` pins the wanted manifest to a revision, touching nothing;
+//!   `preview` does what can be done of that without a pull.
 //! - `run` is the sequencer; `journal` is what it writes; `traffic`, `retire`,
 //!   `resources`, `candidate` with its `claims`, `execution`, `publish` and
 //!   `removal` are the effects of its steps.
@@ -23,6 +24,7 @@ mod observe;
 mod pacing;
 mod ports;
 mod preflight;
+mod preview;
 mod publish;
 mod recover;
 mod removal;
@@ -39,6 +41,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use error::ReconcileError;
 pub use ports::{Exhausted, Ports};
+pub use preview::Preview;
 
 use crate::clock::{Clock, Entropy};
 use crate::manifest::{AppName, NodeName};

@@ -73,7 +73,7 @@ impl Reconciler {
 
     /// The live incarnation, or a new one: a name that is used again never
     /// inherits anything.
-    fn ownership(&self, snapshot: &Snapshot, app: &App) -> Ownership {
+    pub(super) fn ownership(&self, snapshot: &Snapshot, app: &App) -> Ownership {
         let live = snapshot
             .records
             .ownership
@@ -111,10 +111,7 @@ impl Reconciler {
 
     async fn pin(&self, app: &App) -> Result<BTreeMap<ServiceName, PinnedService>, StepError> {
         let pin = |(name, spec): (&ServiceName, &ServiceSpec)| {
-            let (name, mut spec) = (name.clone(), spec.clone());
-            for (key, value) in &app.spec.env {
-                spec.env.entry(key.clone()).or_insert_with(|| value.clone());
-            }
+            let (name, spec) = (name.clone(), with_app_env(app, spec));
             async move {
                 let image = self
                     .ctx
@@ -140,7 +137,7 @@ impl Reconciler {
     }
 
     /// A new revision, or the newest one when nothing differs from it.
-    fn revision(
+    pub(super) fn revision(
         &self,
         snapshot: &Snapshot,
         app: &App,
@@ -239,6 +236,15 @@ impl Reconciler {
         self.report(&snapshot.app, &operation).await;
         Ok(())
     }
+}
+
+/// The spec as its container is made from it: with the app-wide environment.
+pub(super) fn with_app_env(app: &App, spec: &ServiceSpec) -> ServiceSpec {
+    let mut spec = spec.clone();
+    for (key, value) in &app.spec.env {
+        spec.env.entry(key.clone()).or_insert_with(|| value.clone());
+    }
+    spec
 }
 
 fn named(service: &ServiceName, failure: Failure) -> Failure {

@@ -6,6 +6,7 @@
 //! Names, labels and loopback addresses are the caller's; nothing here decides.
 
 mod memory;
+mod podman;
 mod types;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use futures::stream::BoxStream;
 use jiff::Timestamp;
 
 pub use memory::{Behaviour, Call, EffectLog, MemoryImage, MemoryRuntime, Reply};
+pub use podman::{Deadlines, Podman};
 pub use types::{
     Container, ContainerSpec, ContainerState, ContainerSummary, Image, Labels, NetworkAttachment,
     PortMapping, RuntimeEvent, RuntimeEventKind, TmpfsMount, VolumeAttachment,

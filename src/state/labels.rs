@@ -2,14 +2,14 @@
 //! it finds again what a crash left unrecorded.
 
 /// The app's name.
-pub const APP: &str = "podherd.app";
+pub const APP: &str = "io.podherd.app";
 /// The app's incarnation.
-pub const INCARNATION: &str = "podherd.incarnation";
+pub const INCARNATION: &str = "io.podherd.incarnation";
 /// The service's name.
-pub const SERVICE: &str = "podherd.service";
+pub const SERVICE: &str = "io.podherd.service";
 /// The number of the revision it was made from.
-pub const REVISION: &str = "podherd.revision";
+pub const REVISION: &str = "io.podherd.revision";
 /// The operation that made it.
-pub const OPERATION: &str = "podherd.operation";
+pub const OPERATION: &str = "io.podherd.operation";
 /// The volume's name within the app.
-pub const VOLUME: &str = "podherd.volume";
+pub const VOLUME: &str = "io.podherd.volume";

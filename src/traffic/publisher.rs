@@ -20,14 +20,12 @@ use super::registry::{Fresh, Registry, follow};
 use super::{AppRoutes, Drain, GraphRevision, Traffic, TrafficError};
 use crate::manifest::AppName;
 use crate::state::{ContainerId, Keys, decode, encode};
-use crate::store::{Authority, Commit, Entry, NotLeading, Range, Store, StoreError, Target, Txn};
+use crate::store::{
+    Authority, Commit, Entry, NotLeading, Range, Store, StoreError, Target, Txn, deadline,
+};
 
 /// How long the data planes have to confirm a revision.
 pub const CONFIRM_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Time on the leadership that a write must have left to begin. The fence
-/// refuses one that comes later all the same.
-const WRITE_DEADLINE: Duration = Duration::from_secs(2);
 
 /// How often a write is tried whose outcome was unknown, or whose key another
 /// write had changed.
@@ -180,7 +178,7 @@ impl Publisher {
         seen: Option<&Entry>,
         txn: Txn,
     ) -> Result<Option<i64>, TrafficError> {
-        let fence = self.authority.permit(WRITE_DEADLINE)?;
+        let fence = self.authority.permit(deadline::COMMIT)?;
         let target = seen.map_or(Target::Absent, |entry| {
             Target::ModRevision(entry.mod_revision)
         });

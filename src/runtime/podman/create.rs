@@ -1,0 +1,178 @@
+//! From a [`ContainerSpec`] to the body of Podman's create call.
+
+use std::collections::BTreeMap;
+
+use podman_api::models;
+use podman_api::opts::{ContainerCreateOpts, ContainerRestartPolicy, ImageVolumeMode};
+use serde_json::{Value, json};
+
+use super::super::{ContainerSpec, PortMapping, TmpfsMount, VolumeAttachment};
+use crate::manifest::{Resources, Userns};
+
+/// Microseconds over which CPU time is shared out: the kernel's default.
+const CPU_PERIOD: u64 = 100_000;
+
+/// The body, or what is wrong with the spec.
+pub(super) fn body(spec: &ContainerSpec) -> Result<Value, String> {
+    let mut options = ContainerCreateOpts::builder()
+        .name(&spec.name)
+        .hostname(&spec.hostname)
+        .image(&spec.image_id)
+        .env(&spec.env)
+        .labels(&spec.labels)
+        .portmappings(spec.ports.iter().map(port))
+        .volumes(spec.volumes.iter().map(volume))
+        .mounts(spec.tmpfs.iter().map(tmpfs))
+        // Preflight has seen to it that each of the image's volumes is mapped.
+        .image_volume_mode(ImageVolumeMode::Ignore)
+        // Whether and when a container runs again is Podherd's to say.
+        .restart_policy(ContainerRestartPolicy::No)
+        .stop_timeout(spec.stop_timeout.as_secs())
+        .resource_limits(limits(&spec.resources))
+        .add_capabilities(&spec.security.cap_add)
+        .drop_capabilities(&spec.security.cap_drop)
+        .read_only_fs(spec.security.read_only_root);
+    if let Some(entrypoint) = &spec.entrypoint {
+        options = options.entrypoint(entrypoint);
+    }
+    if let Some(command) = &spec.command {
+        options = options.command(command);
+    }
+    if let Some(dir) = &spec.working_dir {
+        options = options.work_dir(dir);
+    }
+    if let Some(user) = &spec.user {
+        options = options.user(user);
+    }
+    if let Some(name) = &spec.stop_signal {
+        let number = signal_number(name).ok_or_else(|| format!("{name:?} is no signal"))?;
+        options = options.stop_signal(number);
+    }
+    if let Some(userns) = spec.security.userns {
+        options = options.user_namespace(namespace(match userns {
+            Userns::Auto => "auto",
+            Userns::Host => "host",
+        }));
+    }
+    if !spec.networks.is_empty() {
+        let networks: BTreeMap<_, _> = spec
+            .networks
+            .iter()
+            .map(|network| (&network.name, json!({"aliases": network.aliases})))
+            .collect();
+        // Rootless Podman would take another kind by default.
+        options = options
+            .net_namespace(namespace("bridge"))
+            .networks(networks);
+    }
+    let options = options.build().serialize_vec().ok();
+    let mut body: Value = options
+        .and_then(|text| serde_json::from_slice(&text).ok())
+        .ok_or_else(|| "the spec isn't JSON".to_owned())?;
+    // podman-api calls it `no_new_privilages`, which Podman silently ignores.
+    if spec.security.no_new_privileges {
+        body["no_new_privileges"] = Value::Bool(true);
+    }
+    Ok(body)
+}
+
+fn port(port: &PortMapping) -> models::PortMapping {
+    models::PortMapping {
+        container_port: Some(port.container),
+        host_ip: Some(port.host_ip.to_string()),
+        host_port: Some(port.host),
+        protocol: Some(port.protocol.as_str().to_owned()),
+        range: None,
+    }
+}
+
+fn volume(volume: &VolumeAttachment) -> models::NamedVolume {
+    models::NamedVolume {
+        dest: Some(volume.path.clone()),
+        is_anonymous: None,
+        name: Some(volume.name.clone()),
+        options: volume.read_only.then(|| vec!["ro".to_owned()]),
+    }
+}
+
+fn tmpfs(mount: &TmpfsMount) -> models::ContainerMount {
+    let mut options = vec!["rw".to_owned(), "nosuid".to_owned(), "nodev".to_owned()];
+    options.extend(mount.size.map(|size| format!("size={size}")));
+    models::ContainerMount {
+        destination: Some(mount.path.clone()),
+        options: Some(options),
+        source: Some("tmpfs".to_owned()),
+        _type: Some("tmpfs".to_owned()),
+        uid_mappings: None,
+        gid_mappings: None,
+    }
+}
+
+fn limits(resources: &Resources) -> models::LinuxResources {
+    let cpu = resources.cpus.map(|cpus| models::LinuxCpu {
+        cpus: None,
+        mems: None,
+        period: Some(CPU_PERIOD),
+        // A thousandth of a core is a thousandth of the period.
+        quota: Some(i64::from(cpus.millis()) * 100),
+        realtime_period: None,
+        realtime_runtime: None,
+        shares: None,
+    });
+    let memory = resources.memory.map(|memory| models::LinuxMemory {
+        disable_oom_killer: None,
+        kernel: None,
+        kernel_tcp: None,
+        limit: i64::try_from(memory.get()).ok(),
+        reservation: None,
+        swap: None,
+        swappiness: None,
+        use_hierarchy: None,
+    });
+    let pids = resources.pids.map(|pids| models::LinuxPids {
+        limit: Some(i64::from(pids)),
+    });
+    models::LinuxResources {
+        block_io: None,
+        cpu,
+        devices: None,
+        hugepage_limits: None,
+        memory,
+        network: None,
+        pids,
+        rdma: None,
+        unified: None,
+    }
+}
+
+fn namespace(mode: &str) -> models::Namespace {
+    models::Namespace {
+        nsmode: Some(mode.to_owned()),
+        value: None,
+    }
+}
+
+/// Linux' signals by name, from 1 on, as on x86-64 and arm64.
+const SIGNALS: [&str; 31] = [
+    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
+    "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
+    "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+];
+
+/// The number of `SIGTERM`, `TERM` or `15`.
+fn signal_number(name: &str) -> Option<i64> {
+    if let Ok(number) = name.parse::<i64>() {
+        return (1..=64).contains(&number).then_some(number);
+    }
+    let upper = name.to_uppercase();
+    let bare = upper.strip_prefix("SIG").unwrap_or(&upper);
+    if let Some(more) = bare.strip_prefix("RTMIN+") {
+        return more
+            .parse()
+            .ok()
+            .map(|more: i64| 34 + more)
+            .filter(|number| *number <= 64);
+    }
+    let at = SIGNALS.iter().position(|signal| *signal == bare)?;
+    i64::try_from(at + 1).ok()
+}

@@ -1,0 +1,210 @@
+//! A small HTTP client on Podman's Unix socket, for what `podman-api` can't do:
+//!
+//! - `inspect`, which there asks for the container's size (a walk over its files)
+//!   and keeps the whole answer, environment and all;
+//! - `create`, where its options misspell `no_new_privileges`;
+//! - `wait` with an interval, and for more than one condition;
+//! - a pull whose report carries an error;
+//! - events and logs, read frame by frame.
+//!
+//! Connections are kept alive. One that broke is replaced by the next call, so a
+//! restarted service is found again without anybody's help.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::SendRequest;
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::net::UnixStream;
+
+use super::fault::{Fault, unreadable};
+
+/// Understood by every Podman from 4.0 on.
+const API: &str = "/v4.0.0/libpod";
+/// Connections kept for later.
+const IDLE: usize = 8;
+/// Largest answer that is read at once.
+const LARGEST: usize = 64 * 1024 * 1024;
+
+type Sender = SendRequest<Full<Bytes>>;
+
+/// The client. Cloning isn't needed: share it.
+pub(super) struct Socket {
+    path: PathBuf,
+    idle: Mutex<Vec<Sender>>,
+}
+
+impl fmt::Debug for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Socket")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether a request may be sent a second time when a kept connection turns out broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Repeat {
+    /// It only looks or waits.
+    Safe,
+    /// It changes something.
+    Never,
+}
+
+impl Socket {
+    pub(super) fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            idle: Mutex::default(),
+        }
+    }
+
+    /// GET and read JSON.
+    pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Fault> {
+        let (mut sender, answer) = self.ask(Method::GET, path, None, Repeat::Safe).await?;
+        let body = read(answer).await?;
+        self.keep(&mut sender);
+        serde_json::from_slice(&body).map_err(|_| unreadable())
+    }
+
+    /// POST and read JSON.
+    pub(super) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: Option<&Value>,
+        repeat: Repeat,
+    ) -> Result<T, Fault> {
+        let (mut sender, answer) = self.ask(Method::POST, path, body, repeat).await?;
+        let body = read(answer).await?;
+        self.keep(&mut sender);
+        serde_json::from_slice(&body).map_err(|_| unreadable())
+    }
+
+    /// The body of an answer that goes on and on. Its connection ends with it.
+    pub(super) async fn stream(&self, method: Method, path: &str) -> Result<Incoming, Fault> {
+        let (_, answer) = self.ask(method, path, None, Repeat::Safe).await?;
+        Ok(answer)
+    }
+
+    /// Sends a request and reads the head of the answer; an error status is a fault.
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        repeat: Repeat,
+    ) -> Result<(Option<Sender>, Incoming), Fault> {
+        let body = match body {
+            Some(body) => serde_json::to_vec(body).map_err(|_| unreadable())?,
+            None => Vec::new(),
+        };
+        let request = || {
+            Request::builder()
+                .method(method.clone())
+                .uri(format!("{API}{path}"))
+                .header(header::HOST, "podman")
+                .header(header::CONTENT_TYPE, "application/json")
+                .body(Full::new(Bytes::from(body.clone())))
+                .map_err(|error| Fault::said(400, &error.to_string()))
+        };
+        let kept = match repeat {
+            Repeat::Safe => self.kept(),
+            Repeat::Never => None,
+        };
+        let (sender, answer) = match kept {
+            Some(mut sender) => match sender.send_request(request()?).await {
+                Ok(answer) => (sender, answer),
+                // Most likely the service was restarted meanwhile.
+                Err(_) => self.send_on_new(request()?).await?,
+            },
+            None => self.send_on_new(request()?).await?,
+        };
+        let status = answer.status();
+        if status.is_success() {
+            return Ok((Some(sender), answer.into_body()));
+        }
+        let body = read(answer.into_body()).await?;
+        self.keep(&mut Some(sender));
+        Err(refusal(status, &body))
+    }
+
+    async fn send_on_new(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<(Sender, http::Response<Incoming>), Fault> {
+        let stream = UnixStream::connect(&self.path)
+            .await
+            .map_err(|error| Fault::Lost(format!("{}: {error}", self.path.display())))?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| lost(&error))?;
+        // It ends with the sender and the answer's body.
+        tokio::spawn(connection);
+        let answer = sender.send_request(request).await;
+        answer
+            .map(|answer| (sender, answer))
+            .map_err(|error| lost(&error))
+    }
+
+    fn kept(&self) -> Option<Sender> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|sender| !sender.is_closed());
+        let ready = idle.iter().position(Sender::is_ready)?;
+        Some(idle.swap_remove(ready))
+    }
+
+    /// Keeps the connection of an answer that was read to its end.
+    fn keep(&self, sender: &mut Option<Sender>) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sender) = sender.take_if(|sender| idle.len() < IDLE && !sender.is_closed()) {
+            idle.push(sender);
+        }
+    }
+}
+
+async fn read(body: Incoming) -> Result<Bytes, Fault> {
+    let body = Limited::new(body, LARGEST).collect().await;
+    body.map(http_body_util::Collected::to_bytes)
+        .map_err(|_| Fault::Lost("the answer was cut off".to_owned()))
+}
+
+fn lost(error: &hyper::Error) -> Fault {
+    Fault::Lost(error.to_string())
+}
+
+/// Podman's errors are `{"cause", "message", "response"}`; the message says it all.
+fn refusal(status: StatusCode, body: &[u8]) -> Fault {
+    let told = serde_json::from_slice::<Value>(body).ok();
+    let message = told
+        .as_ref()
+        .and_then(|told| told["message"].as_str())
+        .unwrap_or_else(|| {
+            status
+                .canonical_reason()
+                .unwrap_or("an error without a name")
+        });
+    Fault::said(status.as_u16(), message)
+}
+
+/// A text as one part of a path or a query.
+pub(super) fn encoded(text: &str) -> String {
+    let mut result = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            result.push(char::from(byte));
+        } else {
+            result.push('%');
+            for digit in [byte >> 4, byte & 15] {
+                result.push(char::from(b"0123456789ABCDEF"[usize::from(digit)]));
+            }
+        }
+    }
+    result
+}
