@@ -14,6 +14,12 @@ use podherd::store::{
 use super::cut::Gate;
 use super::watch::Watch;
 
+#[derive(Debug, Default)]
+struct Meaning {
+    effects: Vec<String>,
+    violations: Vec<String>,
+}
+
 #[derive(Debug, Clone)]
 pub struct RecordingStore {
     watch: Watch,
@@ -40,68 +46,56 @@ impl RecordingStore {
         entries.into_iter().find(|entry| entry.key == key)
     }
 
-    /// What the transaction does, as effects; checked on the way.
-    fn effects(&self, txn: &Txn) -> Vec<String> {
+    /// What the transaction does, as effects, and what is wrong with it; both
+    /// count only once it is applied.
+    fn meaning(&self, txn: &Txn) -> Meaning {
         let fence = self.watch.keys.leader();
+        let mut meaning = Meaning::default();
         if !txn.compares.iter().any(|compare| compare.key == fence) {
-            self.watch.note("a write without a fence".to_owned());
+            meaning.violations.push("a write without a fence".to_owned());
         }
-        let mut effects = Vec::new();
         for write in &txn.writes {
             match write {
-                Write::Put { key, value, .. } => self.put(key, value, &mut effects),
-                Write::Delete(key) => self.delete(key, &mut effects),
+                Write::Put { key, value, .. } => self.put(key, value, &mut meaning),
+                Write::Delete(key) => self.delete(key, &mut meaning),
                 Write::DeletePrefix(prefix) => {
                     for entry in self.watch.store.entries() {
                         if entry.key.starts_with(prefix) {
-                            self.delete(&entry.key, &mut effects);
+                            self.delete(&entry.key, &mut meaning);
                         }
                     }
                 }
             }
         }
-        effects
+        meaning
     }
 
-    fn put(&self, key: &str, value: &[u8], effects: &mut Vec<String>) {
+    fn put(&self, key: &str, value: &[u8], meaning: &mut Meaning) {
         let before = self.before(key).map(|entry| entry.value);
         if let Some(service) = self.inhibited(key) {
-            effects.push(format!("inhibit {service}"));
+            meaning.effects.push(format!("inhibit {service}"));
         } else if self.is(key, "active") {
             let before: Active = before.map(|value| decode(&value).unwrap()).unwrap_or_default();
-            if self.watch.publishes(&before, &decode(value).unwrap()) {
-                effects.push("publish-active".to_owned());
+            let (publishes, wrong) = self.watch.publishes(&before, &decode(value).unwrap());
+            meaning.violations.extend(wrong);
+            if publishes {
+                meaning.effects.push("publish-active".to_owned());
             }
         } else if self.is(key, "intent") {
-            effects.push("intend-stopped".to_owned());
+            meaning.effects.push("intend-stopped".to_owned());
         } else if self.is(key, "retained") {
-            effects.push("end".to_owned());
+            meaning.effects.push("end".to_owned());
         } else if self.is(key, "operations") {
-            self.journals(before.as_deref(), &decode(value).unwrap());
+            let wrong = journals(before.as_deref(), &decode(value).unwrap());
+            meaning.violations.extend(wrong);
         }
     }
 
-    /// A success has only steps that succeeded, and an outcome is final (invariant 9).
-    fn journals(&self, before: Option<&[u8]>, after: &Operation) {
-        let succeeded = |step: &podherd::state::Step| step.state == StepState::Succeeded;
-        let success = after
-            .outcome
-            .as_ref()
-            .is_some_and(|outcome| outcome.result == OutcomeKind::Success);
-        if success && !after.steps.iter().all(succeeded) {
-            self.watch.note("a success whose steps didn't all succeed".to_owned());
-        }
-        let before: Option<Operation> = before.map(|value| decode(value).unwrap());
-        if before.is_some_and(|before| !before.in_flight()) {
-            self.watch.note("an operation that ended is written again".to_owned());
-        }
-    }
-
-    fn delete(&self, key: &str, effects: &mut Vec<String>) {
+    fn delete(&self, key: &str, meaning: &mut Meaning) {
         if let Some(service) = self.inhibited(key)
             && self.before(key).is_some()
         {
-            effects.push(format!("clear-inhibition {service}"));
+            meaning.effects.push(format!("clear-inhibition {service}"));
         }
     }
 
@@ -128,13 +122,16 @@ impl Store for RecordingStore {
 
     async fn commit(&self, txn: Txn) -> Result<Commit, StoreError> {
         let apply = async {
-            let effects = self.effects(&txn);
+            let meaning = self.meaning(&txn);
             let commit = self.watch.store.commit(txn).await?;
             if matches!(commit, Commit::Applied(_)) {
                 self.writes.fetch_add(1, Ordering::Relaxed);
-                effects
-                    .into_iter()
-                    .for_each(|effect| self.watch.effects.push(effect));
+                for effect in meaning.effects {
+                    self.watch.effects.push(effect);
+                }
+                for violation in meaning.violations {
+                    self.watch.note(violation);
+                }
             }
             Ok(commit)
         };
@@ -160,4 +157,16 @@ impl Store for RecordingStore {
     async fn revoke(&self, lease: LeaseId) -> Result<(), StoreError> {
         self.watch.store.revoke(lease).await
     }
+}
+
+/// A success has only steps that succeeded, and an outcome is final (invariant 9).
+fn journals(before: Option<&[u8]>, after: &Operation) -> Option<String> {
+    let succeeded = |step: &podherd::state::Step| step.state == StepState::Succeeded;
+    let outcome = after.outcome.as_ref();
+    let success = outcome.is_some_and(|outcome| outcome.result == OutcomeKind::Success);
+    if success && !after.steps.iter().all(succeeded) {
+        return Some("a success whose steps didn't all succeed".to_owned());
+    }
+    let before: Operation = decode(before?).unwrap();
+    (!before.in_flight()).then(|| "an operation that ended is written again".to_owned())
 }

@@ -83,8 +83,9 @@ impl Watch {
 
     /// ACTIVE is written: what it newly calls verified answers right now, on the
     /// binds that it says (invariants 6 and 7).
-    pub fn publishes(&self, before: &Active, after: &Active) -> bool {
+    pub fn publishes(&self, before: &Active, after: &Active) -> (bool, Vec<String>) {
         let mut publishes = false;
+        let mut wrong = Vec::new();
         for (name, service) in &after.services {
             let known = before.services.get(name);
             let same = known.is_some_and(|known| {
@@ -96,17 +97,17 @@ impl Watch {
             publishes = true;
             let container = self.runtime.container(service.container.as_str());
             if container.as_ref().and_then(|container| container.started_at) != service.verified {
-                self.note(format!("ACTIVE of {name} names an execution that isn't there"));
+                wrong.push(format!("ACTIVE of {name} names an execution that isn't there"));
             }
             for bind in &service.binds {
                 let (reply, who) = self.runtime.reply_at(bind.address(), bind.protocol);
                 if reply != podherd::runtime::Reply::Fine || who.as_ref() != Some(&service.container)
                 {
-                    self.note(format!("ACTIVE of {name} names a bind that doesn't answer"));
+                    wrong.push(format!("ACTIVE of {name} names a bind that doesn't answer"));
                 }
             }
         }
-        publishes
+        (publishes, wrong)
     }
 
     /// The graph is about to change: it may name only what ACTIVE calls verified.
