@@ -8,6 +8,7 @@
 
 mod claims;
 mod graph;
+mod memory;
 mod publisher;
 mod registry;
 
@@ -17,6 +18,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use graph::{AppRoutes, Backend, DataPlane, HttpRule, StreamRule};
+pub use memory::MemoryTraffic;
 pub use publisher::{CONFIRM_TIMEOUT, Publisher, RETURN_WITHIN, Waits};
 
 pub(crate) use claims::{normal_host, normal_path};
