@@ -7,12 +7,12 @@
 // A test says what went wrong by panicking.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "../contract/mod.rs"]
-mod contract;
 mod support;
 
 #[path = "../store/contract.rs"]
 mod contract;
+#[path = "../runtime/contract.rs"]
+mod runtime_contract;
 
 mod command;
 mod crash;
