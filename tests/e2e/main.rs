@@ -7,18 +7,20 @@
 // A test says what went wrong by panicking.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod support;
-
-#[path = "../store/contract.rs"]
-mod contract;
 #[path = "../runtime/contract.rs"]
 mod runtime_contract;
+#[path = "../store/contract.rs"]
+mod store_contract;
+mod support;
 
 mod command;
 mod crash;
 mod deploy;
 mod etcd;
 mod heal;
+mod leadership;
+mod local_etcd;
+mod proxy;
 mod refusal;
 mod runtime;
 mod store;
