@@ -13,7 +13,7 @@ use podherd::store::{
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
-use crate::contract;
+use crate::store_contract;
 use crate::support::{Etcd, Net, Process, Sandbox};
 
 /// What a deadline may be missed by on a busy machine.
@@ -78,23 +78,23 @@ fn assert_unavailable_within<T: std::fmt::Debug>(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn etcd_keeps_the_contract() {
     let fixture = Fixture::start();
-    contract::holds(Arc::new(fixture.store().await)).await;
+    store_contract::holds(Arc::new(fixture.store().await)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_from_before_a_compaction_is_told_so() {
     let fixture = Fixture::start();
     let store = fixture.store().await;
-    let first = contract::put(&store, "/compacted/a", b"1").await;
+    let first = store_contract::put(&store, "/compacted/a", b"1").await;
     let mut caught_up = store.watch("/compacted/", first).await.unwrap();
-    contract::changes(&mut caught_up, 1).await;
-    let second = contract::put(&store, "/compacted/a", b"2").await;
+    store_contract::changes(&mut caught_up, 1).await;
+    let second = store_contract::put(&store, "/compacted/a", b"2").await;
     fixture.etcd.compact(&fixture.sandbox);
 
-    contract::tells_what_was_compacted(&store, first, second).await;
+    store_contract::tells_what_was_compacted(&store, first, second).await;
     // One that has seen what is compacted goes on.
-    contract::put(&store, "/compacted/b", b"3").await;
-    assert_eq!(contract::changes(&mut caught_up, 2).await.len(), 2);
+    store_contract::put(&store, "/compacted/b", b"3").await;
+    assert_eq!(store_contract::changes(&mut caught_up, 2).await.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -124,8 +124,8 @@ async fn a_stopped_etcd_is_unavailable_and_the_same_client_finds_it_again() {
     assert_eq!(store.identity().await.unwrap(), identity);
     store.keep_alive(lease).await.unwrap();
     let mut watch = store.watch("/", 1).await.unwrap();
-    contract::put(&store, "/a", b"").await;
-    assert_eq!(contract::changes(&mut watch, 1).await.len(), 1);
+    store_contract::put(&store, "/a", b"").await;
+    assert_eq!(store_contract::changes(&mut watch, 1).await.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -153,7 +153,7 @@ async fn a_silent_etcd_costs_no_call_more_than_its_deadline_and_ends_the_watch()
 
     fixture.etcd.resume();
     until_it_answers(&store).await;
-    contract::put(&*store, "/a", b"surely").await;
+    store_contract::put(&*store, "/a", b"surely").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -167,8 +167,8 @@ async fn a_reader_that_was_busy_finds_its_watch_alive() {
     ));
     let silence = deadline::WATCH_PROGRESS + deadline::WATCH_ANSWER;
     tokio::time::sleep(silence + SLACK).await;
-    contract::put(&store, "/busy/a", b"").await;
-    assert_eq!(contract::changes(&mut watch, 1).await.len(), 1);
+    store_contract::put(&store, "/busy/a", b"").await;
+    assert_eq!(store_contract::changes(&mut watch, 1).await.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -178,7 +178,7 @@ async fn one_of_several_endpoints_is_enough() {
     options.endpoints.insert(0, "http://127.0.0.1:1".to_owned());
     let store = EtcdStore::connect(&options).await.unwrap();
     for round in 0..50 {
-        contract::put(&store, "/a", &[round]).await;
+        store_contract::put(&store, "/a", &[round]).await;
     }
 }
 
@@ -210,14 +210,14 @@ async fn a_password_is_checked_and_a_token_that_etcd_forgot_is_renewed() {
     options.password = Some("right".to_owned());
     let store = EtcdStore::connect(&options).await.unwrap();
     let watcher = EtcdStore::connect(&options).await.unwrap();
-    contract::put(&store, "/a", b"1").await;
+    store_contract::put(&store, "/a", b"1").await;
     // Its tokens are in memory: a restart forgets them all.
     fixture.etcd.stop();
     fixture.etcd.start_again(&fixture.sandbox);
     let mut watch = watcher.watch("/a", 1).await.unwrap();
-    assert_eq!(contract::changes(&mut watch, 1).await.len(), 1);
+    assert_eq!(store_contract::changes(&mut watch, 1).await.len(), 1);
     until_it_answers(&store).await;
-    contract::put(&store, "/a", b"2").await;
+    store_contract::put(&store, "/a", b"2").await;
 }
 
 /// An authority with a certificate that it signed for `name`.
@@ -287,7 +287,7 @@ async fn over_tls_both_sides_prove_who_they_are() {
     };
     let store = EtcdStore::connect(&options).await.unwrap();
     until_it_answers(&store).await;
-    contract::put(&store, "/a", b"1").await;
+    store_contract::put(&store, "/a", b"1").await;
 
     let mut stranger = options.clone();
     stranger.certificates.ca = Some(client.ca.into());

@@ -11,7 +11,7 @@ use podherd::store::{
 };
 use tempfile::TempDir;
 
-use crate::contract;
+use crate::store_contract;
 
 struct Fixture {
     dir: TempDir,
@@ -100,7 +100,7 @@ async fn it_keeps_its_data_and_its_identity_over_a_stop_and_leaves_nothing_runni
     let fixture = Fixture::new();
     let etcd = fixture.start().await;
     let store = fixture.store().await;
-    contract::put(&store, "/a", b"1").await;
+    store_contract::put(&store, "/a", b"1").await;
     let identity = store.identity().await.unwrap();
     drop(store);
     etcd.stop().await;

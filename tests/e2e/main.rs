@@ -7,10 +7,11 @@
 // A test says what went wrong by panicking.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod support;
-
+#[path = "../runtime/contract.rs"]
+mod runtime_contract;
 #[path = "../store/contract.rs"]
-mod contract;
+mod store_contract;
+mod support;
 
 mod command;
 mod crash;
@@ -19,6 +20,8 @@ mod etcd;
 mod heal;
 mod leadership;
 mod local_etcd;
+mod proxy;
 mod refusal;
+mod runtime;
 mod store;
 mod world;

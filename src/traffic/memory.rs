@@ -1,0 +1,245 @@
+//! The traffic graph in memory, for scenario tests and the simulation.
+//!
+//! It keeps the [`Traffic`] contract: a change that isn't confirmed is written all
+//! the same, and an older graph may then still be served. What a test scripts is
+//! when data planes don't confirm, and which requests are in flight.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::claims::{Published, conflict};
+use super::{AppRoutes, Drain, GraphRevision, Traffic, TrafficError};
+use crate::manifest::{AppName, ServiceName};
+use crate::runtime::EffectLog;
+use crate::state::ContainerId;
+
+/// A graph that one imaginary data plane serves.
+pub struct MemoryTraffic {
+    effects: EffectLog,
+    graph: Mutex<Graph>,
+}
+
+#[derive(Debug, Default)]
+struct Graph {
+    revision: i64,
+    apps: BTreeMap<AppName, Entry>,
+    stuck: bool,
+    /// For each next change of a kind, whether it is left unconfirmed.
+    withdrawals: VecDeque<()>,
+    applies: VecDeque<()>,
+    in_flight: BTreeMap<ContainerId, u64>,
+}
+
+/// What is written for one app, and what may still be served of it.
+#[derive(Debug, Default)]
+struct Entry {
+    /// Revision at which it was first published.
+    created: i64,
+    routes: Option<AppRoutes>,
+    /// Graphs before the newest that a data plane may still serve.
+    lingering: Vec<AppRoutes>,
+}
+
+impl MemoryTraffic {
+    /// An empty graph that writes its changes into this log.
+    pub fn new(effects: EffectLog) -> Self {
+        Self {
+            effects,
+            graph: Mutex::default(),
+        }
+    }
+
+    /// The next change that takes a backend away is written, but not confirmed. Queued.
+    pub fn fail_next_withdraw(&self) {
+        self.lock().withdrawals.push_back(());
+    }
+
+    /// The next change that takes no backend away is written, but not confirmed. Queued.
+    pub fn fail_next_apply(&self) {
+        self.lock().applies.push_back(());
+    }
+
+    /// Whether the data plane has stopped to confirm anything.
+    pub fn set_stuck(&self, stuck: bool) {
+        self.lock().stuck = stuck;
+    }
+
+    /// From now on a drain of this container finds so many requests in flight.
+    pub fn set_in_flight(&self, container: &ContainerId, requests: u64) {
+        self.lock().in_flight.insert(container.clone(), requests);
+    }
+
+    /// What is written for the app.
+    pub fn routes(&self, app: &AppName) -> Option<AppRoutes> {
+        self.lock().apps.get(app)?.routes.clone()
+    }
+
+    /// Whether some data plane may still send requests to this container.
+    pub fn may_reach(&self, container: &ContainerId) -> bool {
+        self.lock().apps.values().any(|entry| {
+            let graphs = entry.routes.iter().chain(&entry.lingering);
+            graphs.flat_map(AppRoutes::containers).any(|found| found == container)
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Graph> {
+        self.graph.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes the routes, tells the log which services lost or gained backends,
+    /// and confirms unless the script says otherwise.
+    fn change(
+        &self,
+        app: &AppName,
+        routes: Option<&AppRoutes>,
+    ) -> Result<GraphRevision, TrafficError> {
+        let mut graph = self.lock();
+        let (lost, gained) = graph.write(app, routes);
+        let confirmed = graph.confirms(!lost.is_empty());
+        let entry = graph.apps.entry(app.clone()).or_default();
+        if confirmed {
+            entry.lingering.clear();
+            if entry.routes.is_none() {
+                graph.apps.remove(app);
+            }
+        }
+        let mark = if confirmed { "" } else { " (unconfirmed)" };
+        for service in &lost {
+            self.effects.push(format!("withdraw {service}{mark}"));
+        }
+        for service in &gained {
+            self.effects.push(format!("traffic {service}{mark}"));
+        }
+        if confirmed {
+            Ok(GraphRevision(graph.revision))
+        } else {
+            Err(TrafficError::Unconfirmed {
+                planes: "host-a/proxy".to_owned(),
+            })
+        }
+    }
+}
+
+impl Graph {
+    /// Which services lost and which gained a backend.
+    fn write(
+        &mut self,
+        app: &AppName,
+        routes: Option<&AppRoutes>,
+    ) -> (BTreeSet<ServiceName>, BTreeSet<ServiceName>) {
+        let next = self.revision + 1;
+        let entry = self.apps.entry(app.clone()).or_default();
+        if entry.routes.as_ref() == routes {
+            return Default::default();
+        }
+        let before = entry.routes.as_ref().map(backends).unwrap_or_default();
+        let after = routes.map(backends).unwrap_or_default();
+        if entry.routes.is_none() {
+            entry.created = next;
+        }
+        entry
+            .lingering
+            .extend(std::mem::replace(&mut entry.routes, routes.cloned()));
+        self.revision = next;
+        let services = |one: &Backends, other: &Backends| {
+            one.difference(other)
+                .map(|(service, _)| service.clone())
+                .collect()
+        };
+        (services(&before, &after), services(&after, &before))
+    }
+
+    fn confirms(&mut self, withdraws: bool) -> bool {
+        let script = if withdraws {
+            &mut self.withdrawals
+        } else {
+            &mut self.applies
+        };
+        script.pop_front().is_none() && !self.stuck
+    }
+
+    fn published(&self) -> Vec<Published> {
+        let published = self.apps.iter().filter_map(|(app, entry)| {
+            Some(Published {
+                app: app.clone(),
+                create_revision: entry.created,
+                routes: entry.routes.clone()?,
+            })
+        });
+        published.collect()
+    }
+}
+
+type Backends = BTreeSet<(ServiceName, super::Backend)>;
+
+fn backends(routes: &AppRoutes) -> Backends {
+    let http = routes
+        .http
+        .iter()
+        .map(|rule| (&rule.service, &rule.backends));
+    let streams = routes.tcp.iter().chain(&routes.udp);
+    let streams = streams.map(|rule| (&rule.service, &rule.backends));
+    http.chain(streams)
+        .flat_map(|(service, backends)| {
+            let of = |backend: &super::Backend| (service.clone(), backend.clone());
+            backends.iter().map(of)
+        })
+        .collect()
+}
+
+
+impl fmt::Debug for MemoryTraffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryTraffic")
+            .field("graph", &self.lock())
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Traffic for MemoryTraffic {
+    async fn current(&self, app: &AppName) -> Result<Option<AppRoutes>, TrafficError> {
+        Ok(self.routes(app))
+    }
+
+    async fn check(&self, app: &AppName, routes: &AppRoutes) -> Result<(), TrafficError> {
+        match conflict(app, routes, &self.lock().published()) {
+            None => Ok(()),
+            Some((claim, holder)) => Err(TrafficError::Conflict {
+                claim: claim.to_string(),
+                holder,
+            }),
+        }
+    }
+
+    async fn apply(
+        &self,
+        app: &AppName,
+        routes: &AppRoutes,
+    ) -> Result<GraphRevision, TrafficError> {
+        self.check(app, routes).await?;
+        self.change(app, Some(routes))
+    }
+
+    async fn remove(&self, app: &AppName) -> Result<(), TrafficError> {
+        self.change(app, None).map(|_| ())
+    }
+
+    async fn drain(
+        &self,
+        container: &ContainerId,
+        within: Duration,
+    ) -> Result<Drain, TrafficError> {
+        let in_flight = self.lock().in_flight.get(container).copied().unwrap_or(0);
+        if in_flight == 0 {
+            return Ok(Drain::Empty);
+        }
+        self.effects.push("drain");
+        tokio::time::sleep(within).await;
+        Ok(Drain::Expired { in_flight })
+    }
+}

@@ -1,0 +1,144 @@
+//! The runtime, watched: effects can be cut, and each is checked against the
+//! invariants as it begins.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use podherd::manifest::PullPolicy;
+use podherd::runtime::{
+    Container, ContainerSpec, ContainerSummary, Image, Labels, Runtime, RuntimeError,
+    RuntimeEvents,
+};
+use podherd::state::{ContainerId, Digest};
+
+use super::cut::Gate;
+use super::watch::Watch;
+
+#[derive(Debug)]
+pub struct WatchedRuntime {
+    pub watch: Watch,
+    pub gate: Gate,
+}
+
+impl WatchedRuntime {
+    async fn effect<T>(
+        &self,
+        call: &'static str,
+        act: impl Future<Output = Result<T, RuntimeError>>,
+    ) -> Result<T, RuntimeError> {
+        let watched = async {
+            self.watch.acts(call);
+            act.await
+        };
+        let lost = || RuntimeError::Unavailable {
+            call,
+            message: "the connection broke".to_owned(),
+        };
+        self.gate.pass(watched, lost).await
+    }
+}
+
+#[async_trait]
+impl Runtime for WatchedRuntime {
+    async fn ping(&self) -> Result<(), RuntimeError> {
+        self.watch.runtime.ping().await
+    }
+
+    async fn ensure_image(
+        &self,
+        reference: &str,
+        policy: PullPolicy,
+    ) -> Result<Image, RuntimeError> {
+        self.watch.runtime.ensure_image(reference, policy).await
+    }
+
+    async fn ensure_pinned(&self, reference: &str, digest: &Digest) -> Result<Image, RuntimeError> {
+        self.watch.runtime.ensure_pinned(reference, digest).await
+    }
+
+    async fn list(&self, labels: &Labels) -> Result<Vec<ContainerSummary>, RuntimeError> {
+        self.watch.runtime.list(labels).await
+    }
+
+    async fn inspect(&self, id_or_name: &str) -> Result<Option<Container>, RuntimeError> {
+        self.watch.runtime.inspect(id_or_name).await
+    }
+
+    async fn create(&self, spec: &ContainerSpec) -> Result<ContainerId, RuntimeError> {
+        self.effect("create", self.watch.runtime.create(spec)).await
+    }
+
+    async fn start(&self, id: &ContainerId) -> Result<(), RuntimeError> {
+        let start = async {
+            self.watch.starts(id);
+            self.watch.runtime.start(id).await
+        };
+        self.effect("start", start).await
+    }
+
+    async fn signal(&self, id: &ContainerId, signal: &str) -> Result<(), RuntimeError> {
+        let send = async {
+            self.watch.ends(id);
+            self.watch.runtime.signal(id, signal).await
+        };
+        self.effect("signal", send).await
+    }
+
+    async fn wait_stopped(&self, id: &ContainerId, within: Duration) -> Result<bool, RuntimeError> {
+        self.watch.runtime.wait_stopped(id, within).await
+    }
+
+    async fn remove(&self, id: &ContainerId, force: bool) -> Result<(), RuntimeError> {
+        let remove = async {
+            self.watch.ends(id);
+            self.watch.runtime.remove(id, force).await
+        };
+        self.effect("remove", remove).await
+    }
+
+    async fn logs(
+        &self,
+        id: &ContainerId,
+        lines: usize,
+        since: Option<Timestamp>,
+    ) -> Result<Vec<String>, RuntimeError> {
+        self.watch.runtime.logs(id, lines, since).await
+    }
+
+    async fn exec(
+        &self,
+        id: &ContainerId,
+        command: &[String],
+        within: Duration,
+    ) -> Result<i64, RuntimeError> {
+        self.watch.runtime.exec(id, command, within).await
+    }
+
+    async fn volume(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
+        self.watch.runtime.volume(name).await
+    }
+
+    async fn create_volume(&self, name: &str, labels: &Labels) -> Result<(), RuntimeError> {
+        let create = self.watch.runtime.create_volume(name, labels);
+        self.effect("create_volume", create).await
+    }
+
+    async fn network(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
+        self.watch.runtime.network(name).await
+    }
+
+    async fn create_network(&self, name: &str, labels: &Labels) -> Result<(), RuntimeError> {
+        let create = self.watch.runtime.create_network(name, labels);
+        self.effect("create_network", create).await
+    }
+
+    async fn remove_network(&self, name: &str) -> Result<(), RuntimeError> {
+        let remove = self.watch.runtime.remove_network(name);
+        self.effect("remove_network", remove).await
+    }
+
+    async fn events(&self, label: &str) -> Result<RuntimeEvents, RuntimeError> {
+        self.watch.runtime.events(label).await
+    }
+}
