@@ -25,6 +25,7 @@ pub mod probe;
 pub mod proxy;
 pub mod reconcile;
 pub mod runtime;
+pub mod settings;
 pub mod state;
 pub mod store;
 pub mod telemetry;

@@ -1,20 +1,31 @@
 //! What keeps the reconciler at work: watches, events, the queue, leadership.
 //!
+//! - [`run`](Controller): its life, from the store's recognition to the end.
 //! - [`queue`](Queue): which app is worked on next, and when again.
+//! - [`passes`](Passes): what is done for it, and [`observe`](Counting): as metrics.
 //! - [`known`](Catalog): which apps there are.
 //! - [`watch`](ManifestWatch): changed manifests go into the queue.
+//! - [`rejections`](Rejections): what is said about keys that name no app.
 //! - [`events`](EventWatch): so do apps whose containers start, die or vanish,
 //!   and now and then all of them.
 //! - [`leadership`](Campaign): one controller leads, the others stand by.
 //! - [`heartbeat`](Heartbeat): this host's sign of life.
 //! - [`host`](HostLock): one Podherd acts on a Podman, and knows its store.
+//! - [`role`](Role): what this controller is to the others.
 
 mod events;
 mod heartbeat;
 mod host;
 mod known;
 mod leadership;
+mod observe;
+mod passes;
 mod queue;
+mod rejections;
+mod role;
+mod run;
+#[cfg(test)]
+mod testing;
 mod watch;
 
 pub use events::{EventWatch, resync};
@@ -22,5 +33,10 @@ pub use heartbeat::Heartbeat;
 pub use host::{HostError, HostLock, KnownStore};
 pub use known::{Catalog, Listing};
 pub use leadership::{Campaign, TTL};
+pub use observe::Counting;
+pub use passes::Passes;
 pub use queue::{Next, Queue, Why, Work};
-pub use watch::{ManifestWatch, Rejections};
+pub use rejections::{Rejections, StatusRejections};
+pub use role::{Role, SharedRole};
+pub use run::{Controller, Pace};
+pub use watch::ManifestWatch;

@@ -10,6 +10,7 @@
 //!   failed tries cause events too. A change by a person begins anew.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -41,7 +42,10 @@ const BEAT: Duration = Duration::from_secs(5);
 
 /// What is done for an app.
 #[async_trait]
-pub trait Work: Send + Sync {
+pub trait Work: Send + Sync + fmt::Debug {
+    /// A term of leadership begins: forgets what held only in the one before.
+    async fn begin_term(&self) {}
+
     /// Works on the app. Returns soon after `cancel`, at a point where it is
     /// safe to stop.
     async fn run(&self, app: &AppName, cancel: CancellationToken) -> Next;

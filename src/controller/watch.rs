@@ -5,16 +5,15 @@
 //! that happened meanwhile is missed, deletions included.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures::StreamExt;
 use tokio_util::sync::CancellationToken;
 
 use super::known::{Catalog, Listing};
 use super::queue::{Queue, Why};
+use super::rejections::Rejections;
 use crate::backoff::Pauses;
 use crate::clock::Entropy;
 use crate::manifest::AppName;
@@ -28,16 +27,6 @@ const PAUSES: Pauses = Pauses {
 };
 /// How much of a key that names no app is shown.
 const SHOWN: usize = 100;
-
-/// Tells authors about keys below `apps/` that name no app.
-#[async_trait]
-pub trait Rejections: Send + Sync + fmt::Debug {
-    /// The key with this last part, written at this revision, names no app.
-    async fn reject(&self, tail: &str, revision: i64, message: &str);
-
-    /// The key is gone, and so should be what was said about it.
-    async fn withdraw(&self, tail: &str);
-}
 
 /// Watches the manifests.
 #[derive(Debug)]

@@ -91,7 +91,7 @@ impl Default for Limits {
             response_head: Duration::from_secs(60),
             request_head: Duration::from_secs(30),
             shutdown: Duration::from_secs(10),
-            lease: Duration::from_secs(8),
+            lease: Duration::from_secs(5),
             connections: 8192,
         }
     }

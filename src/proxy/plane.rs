@@ -21,7 +21,7 @@ use super::switch::Switch;
 use crate::manifest::NodeName;
 use crate::state::{ContainerId, Keys, RecordError, decode, encode};
 use crate::store::{Commit, LeaseId, Range, Store, StoreError, Target, Txn, WatchEvent};
-use crate::traffic::DataPlane;
+use crate::traffic::{DataPlane, LEFT};
 
 /// First pause after a failure of the store; doubled up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -89,12 +89,12 @@ enum Lost {
 impl Plane {
     /// Keeps the plane registered and the table up to date until cancelled.
     pub async fn run(mut self, cancel: CancellationToken) {
-        let mut lease = None;
+        let mut current = None;
         let mut graph = Graph::default();
         let mut pause = FIRST_PAUSE;
         let keep = async {
             loop {
-                let lost = self.registered(&mut lease, &mut graph, &mut pause).await;
+                let lost = self.registered(&mut current, &mut graph, &mut pause).await;
                 self.metrics.registered.set(0);
                 tracing::warn!(plane = self.name, error = %lost, "registering again; the last table goes on serving");
                 if matches!(lost, Lost::Taken) {
@@ -115,37 +115,44 @@ impl Plane {
             () = keep => {}
         }
         self.metrics.registered.set(0);
-        if let Some(lease) = lease {
-            // Not in time is not at all: then the lease ends by itself.
-            let _ = tokio::time::timeout(FAREWELL, self.store.revoke(lease)).await;
+        if let Some(mut registration) = current {
+            // Not in time is not at all: then the lease ends by itself, and
+            // whoever publishes waits until then.
+            let farewell = async {
+                let nothing_serves = (LEFT, BTreeMap::new());
+                if self.write(&mut registration, &nothing_serves).await.is_ok() {
+                    let _ = self.store.revoke(registration.lease).await;
+                }
+            };
+            let _ = tokio::time::timeout(FAREWELL, farewell).await;
         }
     }
 
     /// One registration, from its lease to its loss.
     async fn registered(
         &self,
-        lease: &mut Option<LeaseId>,
+        current: &mut Option<Registration>,
         graph: &mut Graph,
         pause: &mut Duration,
     ) -> Lost {
-        let mut registration = match self.register(lease).await {
-            Ok(registration) => registration,
+        let registration = match self.register().await {
+            Ok(registration) => current.insert(registration),
             Err(lost) => return lost,
         };
+        let lease = registration.lease;
         *pause = FIRST_PAUSE;
         self.metrics.registered.set(1);
         let (sender, applied) = watch::channel(0);
         let lost = tokio::select! {
-            lost = self.keep_alive(registration.lease) => lost,
-            lost = self.report(&mut registration, applied) => lost,
+            lost = self.keep_alive(lease) => lost,
+            lost = self.report(registration, applied) => lost,
             never = self.follow(graph, &sender) => match never {},
         };
         lost
     }
 
-    async fn register(&self, kept: &mut Option<LeaseId>) -> Result<Registration, Lost> {
+    async fn register(&self) -> Result<Registration, Lost> {
         let lease = self.store.grant(self.lease).await?;
-        *kept = Some(lease);
         let key = self.keys.proxy(&self.node, &self.name);
         let value = encode(&self.record(0, BTreeMap::new()))?;
         // What a predecessor of this name left is taken over: the sockets are

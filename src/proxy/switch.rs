@@ -198,3 +198,120 @@ impl Switch {
 /// There is no table yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NotReady;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+    use crate::manifest::Tls;
+    use crate::state::{Incarnation, encode};
+    use crate::store::Entry;
+    use crate::traffic::AppRoutes;
+
+    fn switch() -> Switch {
+        Switch::new(Metrics::register(&prometheus::Registry::new()).unwrap())
+    }
+
+    /// Routes of one app for `a.test` to containers of these names.
+    fn records(containers: &[&str]) -> Records {
+        let backends = containers.iter().map(|container| Backend {
+            container: ContainerId::new(*container),
+            started_at: jiff::Timestamp::UNIX_EPOCH,
+            node: "host-a".parse().unwrap(),
+            address: "127.0.0.1:1".parse().unwrap(),
+        });
+        let routes = AppRoutes {
+            incarnation: Incarnation(uuid::Uuid::nil()),
+            http: vec![HttpRule {
+                host: "a.test".to_owned(),
+                path: "/".to_owned(),
+                service: "web".parse().unwrap(),
+                tls: Tls::Off,
+                protocol: AppProtocol::Http,
+                backends: backends.collect(),
+            }],
+            tcp: Vec::new(),
+            udp: Vec::new(),
+        };
+        let entry = Entry {
+            key: "/r/a".to_owned(),
+            value: encode(&routes).unwrap(),
+            create_revision: 1,
+            mod_revision: 1,
+        };
+        let mut records = Records::default();
+        records.replace("/r/", &[entry]);
+        records
+    }
+
+    fn found(switch: &Switch) -> Arc<Route> {
+        switch.find("a.test", "/").unwrap().unwrap()
+    }
+
+    #[test]
+    fn there_is_nothing_to_find_before_the_first_table() {
+        assert_eq!(switch().find("a.test", "/").err(), Some(NotReady));
+    }
+
+    #[test]
+    fn a_request_that_found_its_route_before_a_swap_does_not_enter_what_was_withdrawn() {
+        let switch = switch();
+        switch.install(&records(&["old"]));
+        let late = found(&switch);
+        switch.install(&records(&["new"]));
+        assert!(matches!(late.enter(None), Admission::Withdrawn));
+        assert!(switch.draining().is_empty());
+        assert!(matches!(found(&switch).enter(None), Admission::Entered(_)));
+    }
+
+    #[test]
+    fn what_entered_before_the_swap_drains_and_what_stays_routed_does_not() {
+        let switch = switch();
+        switch.install(&records(&["old", "kept"]));
+        let Admission::Entered(one) = found(&switch).enter(None) else {
+            panic!("nothing is withdrawn");
+        };
+        let other = found(&switch).enter(Some(&one.upstream().backend));
+        switch.install(&records(&["kept"]));
+        let counts = switch.draining();
+        assert_eq!(counts, BTreeMap::from([(ContainerId::new("old"), 1)]));
+        drop((one, other));
+        assert!(switch.draining().is_empty());
+    }
+
+    #[test]
+    fn a_drained_backend_is_never_entered_again_however_the_threads_run() {
+        let switch = switch();
+        let rounds = 5000;
+        let stopped: Vec<AtomicBool> = (0..rounds).map(|_| AtomicBool::new(false)).collect();
+        let over = AtomicBool::new(false);
+        let nothing = records(&[]);
+        switch.install(&nothing);
+        std::thread::scope(|threads| {
+            for _ in 0..4 {
+                threads.spawn(|| {
+                    while !over.load(Ordering::SeqCst) {
+                        let route = found(&switch);
+                        std::thread::yield_now();
+                        if let Admission::Entered(entered) = route.enter(None) {
+                            let name = entered.upstream().backend.container.as_str();
+                            let round: usize = name.parse().unwrap();
+                            assert!(!stopped[round].load(Ordering::SeqCst), "{round}");
+                        }
+                    }
+                });
+            }
+            for (round, stopped) in stopped.iter().enumerate() {
+                switch.install(&records(&[&round.to_string()]));
+                std::thread::yield_now();
+                switch.install(&nothing);
+                while !switch.draining().is_empty() {
+                    std::thread::yield_now();
+                }
+                stopped.store(true, Ordering::SeqCst);
+            }
+            over.store(true, Ordering::SeqCst);
+        });
+    }
+}

@@ -7,6 +7,7 @@ mod authority;
 pub mod deadline;
 mod etcd;
 pub mod limit;
+mod local;
 mod memory;
 mod newest;
 mod records;
@@ -19,6 +20,7 @@ use futures::stream::BoxStream;
 
 pub use authority::{Authority, AuthorityKeeper, Fence, NotLeading, authority};
 pub use etcd::{Certificates, EtcdOptions, EtcdStore};
+pub use local::{LocalEtcd, LocalEtcdError, LocalEtcdOptions};
 pub use memory::MemoryStore;
 pub use newest::Newest;
 pub use records::{AppRecords, Changes, Kept, Records, RecordsError};

@@ -153,8 +153,8 @@ impl ReconcileMetrics {
             probe_seconds: seconds_by(
                 registry,
                 "podherd_probe_seconds",
-                "Time until a probe passed or gave up, by check and outcome.",
-                &["check", "outcome"],
+                "Time until readiness passed or was given up, by outcome.",
+                &["outcome"],
             )?,
         })
     }
@@ -188,10 +188,10 @@ impl ReconcileMetrics {
             .inc();
     }
 
-    /// A probe passed or gave up.
-    pub fn probe(&self, check: &'static str, outcome: &'static str, took: Duration) {
+    /// Readiness passed or was given up.
+    pub fn probe(&self, outcome: &'static str, took: Duration) {
         self.probe_seconds
-            .with_label_values(&[check, outcome])
+            .with_label_values(&[outcome])
             .observe(took.as_secs_f64());
     }
 

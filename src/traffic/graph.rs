@@ -116,7 +116,8 @@ pub struct DataPlane {
     pub name: String,
     /// Since when it runs.
     pub since: Timestamp,
-    /// Revision of the graph that it serves; 0 before the first.
+    /// Revision of the graph that it serves; 0 before the first, and the largest
+    /// number when it has stopped and serves nothing any more.
     pub applied: i64,
     /// Requests in flight of each container that it doesn't route to any more.
     /// One with none is left out.

@@ -3,7 +3,8 @@
 //! The graph is data in the store, one key an app. Data planes watch it, serve
 //! it, and write back which revision they have applied and what they still
 //! drain. *Confirmed* means that every live registered data plane has applied
-//! at least the revision in question.
+//! at least the revision in question; one whose lease ended without a farewell is
+//! given some time to come back, since it may still serve.
 
 mod claims;
 mod graph;
@@ -18,9 +19,10 @@ use async_trait::async_trait;
 
 pub use graph::{AppRoutes, Backend, DataPlane, HttpRule, StreamRule};
 pub use memory::MemoryTraffic;
-pub use publisher::{CONFIRM_TIMEOUT, Publisher};
+pub use publisher::{CONFIRM_TIMEOUT, Publisher, RETURN_WITHIN, Waits};
 
 pub(crate) use claims::{normal_host, normal_path};
+pub(crate) use registry::LEFT;
 
 use crate::manifest::AppName;
 use crate::state::{ContainerId, RecordError};

@@ -3,9 +3,14 @@
 //! Confirmation rests on one order. A data plane registers *before* it lists the
 //! routes, so a plane that isn't in a registry read at or after the write's
 //! revision will list that write or a later one. Those that are in it are waited
-//! for, until they have applied the revision or their lease has ended. With no
-//! live data plane at all nothing can be served from an older graph, and a write
-//! is confirmed at once.
+//! for, until they have applied the revision or are given up: their lease has
+//! ended, and they haven't registered again within [`RETURN_WITHIN`]. That time is
+//! for a plane that lost its lease and not its life, as when etcd hung: it still
+//! serves its last table. One that stops says so, and is waited for no longer.
+//!
+//! With no data plane at all a write is confirmed at once. A publisher that has
+//! just started knows only those that are registered: one that was cut off before
+//! that isn't waited for.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,9 +32,22 @@ use crate::store::{
 /// How long the data planes have to confirm a revision.
 pub const CONFIRM_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a data plane whose lease ended is expected back. Longer than a plane
+/// takes to notice and register; with its lease, shorter than [`CONFIRM_TIMEOUT`].
+pub const RETURN_WITHIN: Duration = Duration::from_secs(4);
+
 /// How often a write is tried whose outcome was unknown, or whose key another
 /// write had changed.
 const WRITE_TRIES: u32 = 4;
+
+/// How long a publisher waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waits {
+    /// For the data planes to confirm a revision.
+    pub confirm: Duration,
+    /// For a data plane whose lease ended to come back.
+    pub return_within: Duration,
+}
 
 /// The graph in the store: the real [`Traffic`].
 pub struct Publisher {
@@ -63,12 +81,28 @@ impl Publisher {
         authority: Authority,
         cancel: &CancellationToken,
     ) -> Self {
+        let waits = Waits {
+            confirm: CONFIRM_TIMEOUT,
+            return_within: RETURN_WITHIN,
+        };
+        Self::start_with(store, keys, authority, waits, cancel)
+    }
+
+    /// The same with other waits than the usual.
+    pub fn start_with(
+        store: Arc<dyn Store>,
+        keys: Keys,
+        authority: Authority,
+        waits: Waits,
+        cancel: &CancellationToken,
+    ) -> Self {
         let (sender, planes) = watch::channel(None);
         let ended = cancel.child_token();
         tokio::spawn(follow(
             Arc::clone(&store),
             keys.clone(),
             sender,
+            waits.return_within,
             ended.clone(),
         ));
         Self {
@@ -77,16 +111,9 @@ impl Publisher {
             authority,
             planes,
             changing: Mutex::new(()),
-            confirm_within: CONFIRM_TIMEOUT,
+            confirm_within: waits.confirm,
             _follow: ended.drop_guard(),
         }
-    }
-
-    /// The same with another limit than [`CONFIRM_TIMEOUT`].
-    #[must_use]
-    pub fn confirm_within(mut self, limit: Duration) -> Self {
-        self.confirm_within = limit;
-        self
     }
 
     /// All published records, and the app's own entry as the store has it.
@@ -204,7 +231,7 @@ impl Publisher {
         let confirmed = async {
             loop {
                 let seen = planes.borrow_and_update().clone();
-                if let Some(seen) = seen
+                if let Some(seen) = &seen
                     && seen.lagging(revision).is_empty()
                 {
                     // The watch says nothing while nobody is registered: then
@@ -215,7 +242,7 @@ impl Publisher {
                         return Ok(GraphRevision(revision));
                     }
                 }
-                planes.changed().await.map_err(|_| stopped())?;
+                moved(&mut planes, seen).await?;
             }
         };
         let outcome = tokio::time::timeout(self.confirm_within, confirmed).await;
@@ -294,16 +321,20 @@ impl Traffic for Publisher {
         let drained = async {
             // The watch may be behind the read that confirmed the withdrawal.
             let now = self.registry().await?;
-            in_flight = now.in_flight(container);
-            while in_flight > 0 {
+            let mut registered = now.in_flight(container);
+            loop {
                 let seen = planes.borrow_and_update().clone();
-                if let Some(seen) = seen.filter(|seen| seen.revision >= now.revision) {
-                    in_flight = seen.in_flight(container);
-                    if in_flight == 0 {
-                        break;
-                    }
+                let missing = seen
+                    .as_ref()
+                    .map_or(0, |seen| seen.missing_in_flight(container));
+                if let Some(seen) = seen.as_ref().filter(|seen| seen.revision >= now.revision) {
+                    registered = seen.in_flight(container);
                 }
-                planes.changed().await.map_err(|_| stopped())?;
+                in_flight = registered + missing;
+                if in_flight == 0 {
+                    break;
+                }
+                moved(&mut planes, seen).await?;
             }
             Ok::<(), TrafficError>(())
         };
@@ -311,6 +342,20 @@ impl Traffic for Publisher {
             Ok(drained) => drained.map(|()| Drain::Empty),
             Err(_) => Ok(Drain::Expired { in_flight }),
         }
+    }
+}
+
+/// Returns when the list has changed, or a missing plane is given up.
+async fn moved(planes: &mut watch::Receiver<Fresh>, seen: Fresh) -> Result<(), StoreError> {
+    let given_up = async {
+        match &seen {
+            Some(seen) => seen.given_up().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        changed = planes.changed() => changed.map_err(|_| stopped()),
+        () = given_up => Ok(()),
     }
 }
 

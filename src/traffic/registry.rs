@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::DataPlane;
@@ -17,14 +18,46 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest pause while the store can't be reached.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
-/// The data planes that were registered at one revision.
+/// What a data plane writes as `applied` when it has stopped serving: nothing it
+/// does can be older than any revision. It may leave without being missed.
+pub(crate) const LEFT: i64 = i64::MAX;
+
+/// A data plane as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Standing {
+    /// Registered, with its record.
+    Registered(DataPlane),
+    /// Registered with a record that can't be read: it lives, but confirms nothing.
+    Unreadable,
+    /// Its registration ended without a farewell. It may be dead, or cut off from
+    /// the store and still serving: it has until then to come back.
+    Missing {
+        until: Instant,
+        last: Option<DataPlane>,
+    },
+}
+
+impl Standing {
+    fn missing(self, until: Instant) -> Option<Self> {
+        match self {
+            Self::Registered(plane) if plane.applied == LEFT => None,
+            Self::Registered(plane) => Some(Self::Missing {
+                until,
+                last: Some(plane),
+            }),
+            Self::Unreadable => Some(Self::Missing { until, last: None }),
+            Self::Missing { .. } => Some(self),
+        }
+    }
+}
+
+/// The data planes at one revision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Registry {
     /// The revision at which this was true.
     pub revision: i64,
-    /// By `node/name`. One whose record can't be read is there without it: it
-    /// lives, but confirms nothing.
-    planes: BTreeMap<String, Option<DataPlane>>,
+    /// By `node/name`.
+    planes: BTreeMap<String, Standing>,
 }
 
 impl Registry {
@@ -44,40 +77,87 @@ impl Registry {
 
     fn put(&mut self, prefix: &str, entry: &Entry) {
         let name = short(prefix, &entry.key).to_owned();
-        let plane = decode(&entry.value)
-            .inspect_err(|error| tracing::warn!(plane = name, %error, "unreadable data plane"))
-            .ok();
-        self.planes.insert(name, plane);
+        let standing = match decode(&entry.value) {
+            Ok(plane) => Standing::Registered(plane),
+            Err(error) => {
+                tracing::warn!(plane = name, %error, "unreadable data plane");
+                Standing::Unreadable
+            }
+        };
+        self.planes.insert(name, standing);
     }
 
-    fn apply(&mut self, prefix: &str, revision: i64, changes: &[Change]) {
+    fn apply(&mut self, prefix: &str, revision: i64, changes: &[Change], missing_until: Instant) {
         for change in changes {
             match change {
                 Change::Put(entry) => self.put(prefix, entry),
                 Change::Delete { key, .. } => {
-                    self.planes.remove(short(prefix, key));
+                    if let Some((name, standing)) = self.planes.remove_entry(short(prefix, key))
+                        && let Some(missing) = standing.missing(missing_until)
+                    {
+                        self.planes.insert(name, missing);
+                    }
                 }
             }
         }
         self.revision = self.revision.max(revision);
     }
 
-    /// The live planes that haven't applied this revision of the graph.
+    /// Remembers those of an earlier list that aren't in this one.
+    fn miss(&mut self, earlier: Self, until: Instant) {
+        for (name, standing) in earlier.planes {
+            if let Some(missing) = standing.missing(until) {
+                self.planes.entry(name).or_insert(missing);
+            }
+        }
+    }
+
+    /// The planes that may still serve an older graph than this revision.
     pub fn lagging(&self, revision: i64) -> Vec<&str> {
+        let now = Instant::now();
         self.planes
             .iter()
-            .filter(|(_, plane)| plane.as_ref().is_none_or(|plane| plane.applied < revision))
+            .filter(|(_, standing)| match standing {
+                Standing::Registered(plane) => plane.applied < revision,
+                Standing::Unreadable => true,
+                Standing::Missing { until, .. } => now < *until,
+            })
             .map(|(name, _)| name.as_str())
             .collect()
     }
 
-    /// Requests of this container that live planes still have in flight.
+    /// Requests of this container that registered planes still have in flight.
     pub fn in_flight(&self, container: &ContainerId) -> u64 {
-        self.planes
-            .values()
-            .flatten()
-            .filter_map(|plane| plane.draining.get(container))
-            .sum()
+        let registered = self.planes.values().filter_map(|standing| match standing {
+            Standing::Registered(plane) => plane.draining.get(container),
+            Standing::Unreadable | Standing::Missing { .. } => None,
+        });
+        registered.sum()
+    }
+
+    /// Requests of this container that missing planes had in flight.
+    pub fn missing_in_flight(&self, container: &ContainerId) -> u64 {
+        let now = Instant::now();
+        let missing = self.planes.values().filter_map(|standing| match standing {
+            Standing::Missing { until, last } if now < *until => {
+                last.as_ref()?.draining.get(container)
+            }
+            Standing::Registered(_) | Standing::Unreadable | Standing::Missing { .. } => None,
+        });
+        missing.sum()
+    }
+
+    /// Returns when the next missing plane's time is over; never without one.
+    pub async fn given_up(&self) {
+        let now = Instant::now();
+        let next = self.planes.values().filter_map(|standing| match standing {
+            Standing::Missing { until, .. } if now < *until => Some(*until),
+            Standing::Registered(_) | Standing::Unreadable | Standing::Missing { .. } => None,
+        });
+        match next.min() {
+            Some(until) => tokio::time::sleep_until(until).await,
+            None => std::future::pending().await,
+        }
     }
 }
 
@@ -93,12 +173,23 @@ pub(super) async fn follow(
     store: Arc<dyn Store>,
     keys: Keys,
     fresh: watch::Sender<Fresh>,
+    return_within: Duration,
     cancel: CancellationToken,
 ) {
     let mut pause = FIRST_PAUSE;
+    let mut known = Arc::new(Registry::default());
     let keep = async {
         loop {
-            let error = match follow_once(&*store, &keys, &fresh, &mut pause).await {
+            let error = match follow_once(
+                &*store,
+                &keys,
+                &fresh,
+                return_within,
+                &mut known,
+                &mut pause,
+            )
+            .await
+            {
                 Ok(()) => "the watch ended".to_owned(),
                 Err(error) => error.to_string(),
             };
@@ -119,23 +210,25 @@ async fn follow_once(
     store: &dyn Store,
     keys: &Keys,
     fresh: &watch::Sender<Fresh>,
+    return_within: Duration,
+    known: &mut Arc<Registry>,
     pause: &mut Duration,
 ) -> Result<(), StoreError> {
     let prefix = keys.proxies();
-    let mut registry = Arc::new(Registry::read(store, keys).await?);
-    let mut watch = store.watch(&prefix, registry.revision + 1).await?;
-    fresh.send_replace(Some(Arc::clone(&registry)));
+    let mut listed = Registry::read(store, keys).await?;
+    listed.miss(Registry::clone(known), Instant::now() + return_within);
+    *known = Arc::new(listed);
+    let mut watch = store.watch(&prefix, known.revision + 1).await?;
+    fresh.send_replace(Some(Arc::clone(known)));
     while let Some(event) = watch.next().await {
         *pause = FIRST_PAUSE;
-        match event? {
-            WatchEvent::Changes { revision, changes } => {
-                Arc::make_mut(&mut registry).apply(&prefix, revision, &changes);
-            }
-            WatchEvent::Progress(revision) => {
-                Arc::make_mut(&mut registry).apply(&prefix, revision, &[]);
-            }
-        }
-        fresh.send_replace(Some(Arc::clone(&registry)));
+        let (revision, changes) = match event? {
+            WatchEvent::Changes { revision, changes } => (revision, changes),
+            WatchEvent::Progress(revision) => (revision, Vec::new()),
+        };
+        let until = Instant::now() + return_within;
+        Arc::make_mut(known).apply(&prefix, revision, &changes, until);
+        fresh.send_replace(Some(Arc::clone(known)));
     }
     Ok(())
 }

@@ -7,16 +7,21 @@
 // A test says what went wrong by panicking.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod support;
-
+#[path = "../contract/mod.rs"]
+mod runtime_contract;
 #[path = "../store/contract.rs"]
-mod contract;
+mod store_contract;
+mod support;
 
 mod command;
 mod crash;
 mod deploy;
 mod etcd;
 mod heal;
+mod leadership;
+mod local_etcd;
+mod proxy;
 mod refusal;
+mod runtime;
 mod store;
 mod world;

@@ -1,5 +1,7 @@
 //! What arrives at the backend and at the client, over real connections.
 
+use std::fmt::Write;
+
 use http::Request;
 use http_body_util::Empty;
 use hyper::body::Incoming;
@@ -14,7 +16,7 @@ async fn mirror() -> Backend {
     Backend::serve("mirror", |request: Request<Incoming>| async move {
         let mut head = format!("{} {}\n", request.method(), request.uri());
         for (name, value) in request.headers() {
-            head += &format!("{name}: {}\n", value.to_str().unwrap());
+            writeln!(head, "{name}: {}", value.to_str().unwrap()).unwrap();
         }
         let mut response = text(head);
         let headers = response.headers_mut();

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use podherd::state::{ContainerId, decode};
-use podherd::traffic::{AppRoutes, Drain, GraphRevision, Traffic, TrafficError};
+use podherd::traffic::{AppRoutes, Drain, GraphRevision, RETURN_WITHIN, Traffic, TrafficError};
+use tokio::time::Instant;
 
 use crate::world::{World, app, node, nothing, routes};
 
@@ -75,8 +76,66 @@ async fn every_registered_data_plane_is_waited_for_until_it_confirms_or_is_gone(
     assert!(tokio::time::timeout(second, &mut apply).await.is_err());
     world.register("one", world.store.revision(), &[]).await;
     assert!(tokio::time::timeout(second, &mut apply).await.is_err());
-    world.delete(world.keys.proxy(&node(), "two")).await;
+    world.register("two", world.store.revision(), &[]).await;
     apply.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_data_plane_whose_lease_ended_is_expected_back_before_it_is_given_up() {
+    let world = World::new().await;
+    world.register("cut-off", 0, &[("old", 1)]).await;
+    world.register("stopped", i64::MAX, &[]).await;
+    let blog = app("blog");
+    let early = world.publisher.apply(&blog, &nothing()).await;
+    assert!(early.is_err(), "now it surely knows both");
+    for name in ["cut-off", "stopped"] {
+        world.delete(world.keys.proxy(&node(), name)).await;
+    }
+    let begun = Instant::now();
+    world.publisher.apply(&blog, &nothing()).await.unwrap();
+    assert!(begun.elapsed() >= RETURN_WITHIN, "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_data_plane_that_comes_back_in_time_is_waited_for_as_before() {
+    let world = World::new().await;
+    world.register("cut-off", 1, &[]).await;
+    let blog = app("blog");
+    assert!(world.publisher.apply(&blog, &nothing()).await.is_err());
+    world.delete(world.keys.proxy(&node(), "cut-off")).await;
+    let wanted = nothing();
+    let apply = world.publisher.apply(&blog, &wanted);
+    tokio::pin!(apply);
+    let soon = RETURN_WITHIN / 2;
+    assert!(tokio::time::timeout(soon, &mut apply).await.is_err());
+    world.register("cut-off", 0, &[]).await;
+    assert!(tokio::time::timeout(2 * soon, &mut apply).await.is_err());
+    world.register("cut-off", world.store.revision(), &[]).await;
+    apply.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_data_plane_that_said_farewell_is_not_missed() {
+    let world = World::new().await;
+    world.register("stopped", i64::MAX, &[]).await;
+    world.publisher.apply(&app("a"), &nothing()).await.unwrap();
+    world.delete(world.keys.proxy(&node(), "stopped")).await;
+    let begun = Instant::now();
+    world.publisher.apply(&app("b"), &nothing()).await.unwrap();
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_data_plane_that_vanished_while_nobody_watched_is_missed_too() {
+    let world = World::new().await;
+    world.register("cut-off", 0, &[]).await;
+    assert!(world.publisher.apply(&app("a"), &nothing()).await.is_err());
+    world.gate.close();
+    world.delete(world.keys.proxy(&node(), "cut-off")).await;
+    world.gate.open();
+    let begun = Instant::now();
+    world.publisher.apply(&app("b"), &nothing()).await.unwrap();
+    assert!(begun.elapsed() >= RETURN_WITHIN, "{:?}", begun.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

@@ -198,7 +198,7 @@ async fn a_backend_that_switches_unasked_is_a_bad_gateway() {
 async fn a_client_that_leaves_ends_the_request_at_the_backend() {
     let world = World::new().await;
     let plane = world.plane("p").await;
-    let (began, mut begun) = mpsc::unbounded_channel();
+    let (began, mut beginning) = mpsc::unbounded_channel();
     let (ended, mut end) = mpsc::unbounded_channel();
     let backend = Backend::serve("b", move |_| {
         struct Ended(mpsc::UnboundedSender<()>);
@@ -220,7 +220,7 @@ async fn a_client_that_leaves_ends_the_request_at_the_backend() {
     world.publisher.apply(&app("a"), &wanted).await.unwrap();
     let mut client = connect(plane.at()).await;
     let asking = tokio::spawn(client.send_request(request("a.test", "/")));
-    begun.recv().await.unwrap();
+    beginning.recv().await.unwrap();
     asking.abort();
     drop(client);
     end.recv().await.unwrap();

@@ -10,7 +10,10 @@ use podherd::manifest::{AppName, AppProtocol, NodeName, Tls};
 use podherd::proxy::{Limits, Proxy, ProxyOptions, serve};
 use podherd::state::{ContainerId, Incarnation, Keys, decode, encode};
 use podherd::store::{AuthorityKeeper, Commit, Fence, MemoryStore, Store, Txn, authority};
-use podherd::traffic::{AppRoutes, Backend as Record, DataPlane, HttpRule, Publisher};
+use podherd::traffic::{
+    AppRoutes, Backend as Record, CONFIRM_TIMEOUT, DataPlane, HttpRule, Publisher, RETURN_WITHIN,
+    Waits,
+};
 use prometheus::Registry;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -50,6 +53,22 @@ impl Drop for World {
 
 impl World {
     pub async fn new() -> Self {
+        Self::waiting(Waits {
+            confirm: CONFIRM_TIMEOUT,
+            return_within: RETURN_WITHIN,
+        })
+        .await
+    }
+
+    pub async fn confirming_within(confirm: Duration) -> Self {
+        Self::waiting(Waits {
+            confirm,
+            return_within: RETURN_WITHIN,
+        })
+        .await
+    }
+
+    pub async fn waiting(waits: Waits) -> Self {
         let store = MemoryStore::new();
         let keys = Keys::new("/podherd");
         let (keeper, authority) = authority();
@@ -64,7 +83,8 @@ impl World {
         keeper.hold(fence, Instant::now() + Duration::from_secs(3600));
         let cancel = CancellationToken::new();
         let gate = Gate::new(store.clone());
-        let publisher = Publisher::start(gate.clone(), keys.clone(), authority, &cancel);
+        let publisher =
+            Publisher::start_with(gate.clone(), keys.clone(), authority, waits, &cancel);
         Self {
             store,
             keys,

@@ -111,6 +111,11 @@ fn repository(reference: &str) -> &str {
     }
 }
 
+/// Whether the image can only come from this host.
+fn is_local_only(reference: &str) -> bool {
+    reference.starts_with("localhost/")
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Images {
     /// By reference: what the tag names now.
@@ -190,7 +195,7 @@ impl Images {
         policy: PullPolicy,
     ) -> Result<(Image, bool), RuntimeError> {
         let local = self.tagged(reference).map(MemoryImage::shown);
-        let policy = if reference.starts_with("localhost/") {
+        let policy = if is_local_only(reference) {
             PullPolicy::Never
         } else {
             policy
@@ -223,6 +228,9 @@ impl Images {
             return Ok((local.shown(), false));
         }
         let pinned = format!("{}@{digest}", repository(reference));
+        if is_local_only(reference) {
+            return Err(RuntimeError::ImageAbsent { image: pinned });
+        }
         self.pull(&pinned).map(|pulled| (pulled, true))
     }
 }

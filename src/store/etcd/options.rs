@@ -87,6 +87,23 @@ impl EtcdOptions {
             count if count == self.endpoints.len() => true,
             _ => return Err(refused("either all endpoints are https or none")),
         };
+        // The TLS library takes a file without any for an empty list.
+        for (pem, holds, problem) in [
+            (ca, "CERTIFICATE-----", "--etcd-ca holds no PEM certificate"),
+            (
+                cert,
+                "CERTIFICATE-----",
+                "--etcd-cert holds no PEM certificate",
+            ),
+            (key, "PRIVATE KEY-----", "--etcd-key holds no PEM key"),
+        ] {
+            if pem
+                .as_ref()
+                .is_some_and(|pem| !String::from_utf8_lossy(pem).contains(holds))
+            {
+                return Err(refused(problem));
+            }
+        }
         let identity = match (cert, key) {
             (Some(cert), Some(key)) => Some(Identity::from_pem(cert, key)),
             (None, None) => None,
@@ -175,14 +192,17 @@ mod tests {
     }
 
     #[test]
-    fn half_of_a_pair_is_refused_by_name() {
+    fn options_that_contradict_each_other_are_refused_by_name() {
         let base = EtcdOptions::new(vec!["http://etcd:2379".to_owned()], "/podherd");
         let mut user = base.clone();
         user.user = Some("podherd".to_owned());
+        let pem = || Some(b"-----BEGIN CERTIFICATE-----".to_vec());
         let mut plain = base.clone();
-        plain.certificates.ca = Some(Vec::new());
+        plain.certificates.ca = pem();
         let mut cert = base.clone();
-        cert.certificates.cert = Some(Vec::new());
+        cert.certificates.cert = pem();
+        let mut empty = base.clone();
+        empty.certificates.ca = Some(Vec::new());
         let mut https = base.clone();
         https.endpoints = vec!["https://etcd:2379".to_owned()];
         let mut mixed = https.clone();
@@ -192,6 +212,7 @@ mod tests {
             (user, "--etcd-password-file"),
             (plain, "https"),
             (cert, "--etcd-key"),
+            (empty, "--etcd-ca holds no"),
             (https, "--etcd-ca"),
             (mixed, "all endpoints"),
             (none, "--etcd"),
