@@ -59,12 +59,17 @@ fn is_verified(active: &ActiveService, container: &Container) -> bool {
     active.verified.is_some() && active.verified == container.started_at && on_recorded_binds
 }
 
-/// Whether a deployment that didn't come to publish this service retired its
-/// effective generation. Then only a deployment brings the service back.
+/// Whether a deployment that didn't come to publish this service set out to retire
+/// its effective generation. Then only a deployment brings the service back.
 pub(super) fn retired_by_deploy(snapshot: &Snapshot, service: &ServiceName) -> bool {
     snapshot
         .operations()
         .filter(|operation| operation.deploys())
         .take_while(|operation| !operation.has(StepKind::Publish, service))
-        .any(|operation| operation.has(StepKind::Retire, service))
+        .flat_map(|operation| &operation.steps)
+        .any(|step| {
+            step.kind == StepKind::Retire
+                && step.service.as_ref() == Some(service)
+                && step.started_at.is_some()
+        })
 }

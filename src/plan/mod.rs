@@ -7,6 +7,7 @@
 
 mod health;
 mod next;
+mod repair;
 mod routes;
 mod sequence;
 mod snapshot;
@@ -14,8 +15,9 @@ mod status;
 
 pub use health::{Health, health};
 pub use next::{Next, next};
+pub use repair::repair;
 pub use routes::{claims, routes};
-pub use sequence::{deploy, remove, repair};
+pub use sequence::{deploy, remove};
 pub use snapshot::{Desired, Due, Snapshot};
 pub use status::{Phase, status};
 

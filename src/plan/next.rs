@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use crate::manifest::ServiceName;
-use crate::state::{ContainerId, OperationId};
+use crate::state::{ContainerId, OperationId, OutcomeKind, StepKind, StepState, labels};
 
 use super::health::Health;
-use super::sequence::{remove, repair};
+use super::repair::{repair, withdrawals};
+use super::sequence::remove;
 use super::{Action, Desired, Due, Snapshot, health, routes};
 
 /// What a pass does first. After it, look again.
@@ -22,6 +23,8 @@ pub enum Next {
         reason: &'static str,
         /// What was found, and what to do.
         message: String,
+        /// When to look again all the same.
+        again: Option<Duration>,
     },
     /// End the incarnation.
     Remove(Vec<Action>),
@@ -42,15 +45,33 @@ pub fn next(snapshot: &Snapshot) -> Next {
     if let Some(operation) = snapshot.in_flight() {
         return Next::Recover(operation.id.clone());
     }
+    match undisturbed(snapshot) {
+        // Each of these withdraws before all else.
+        next @ (Next::Repair(_) | Next::Remove(_)) => next,
+        // Anything else may take long, or never end: nobody may be sent meanwhile
+        // to what doesn't run as it was verified.
+        next => match withdrawals(snapshot) {
+            actions if actions.is_empty() => next,
+            actions => Next::Repair(actions),
+        },
+    }
+}
+
+/// What comes first when every operation has ended.
+fn undisturbed(snapshot: &Snapshot) -> Next {
     if let Some(message) = restored_backup(snapshot) {
         return Next::Hold {
             reason: "NewerGenerationRuns",
             message,
+            again: None,
         };
     }
     let leftovers = leftovers(snapshot);
     if !leftovers.is_empty() {
         return Next::Sweep(leftovers);
+    }
+    if snapshot.records.ownership.is_some() && snapshot.removing() {
+        return Next::Remove(remove(snapshot));
     }
     match &snapshot.desired {
         Desired::Absent => absent(snapshot),
@@ -70,26 +91,37 @@ fn absent(snapshot: &Snapshot) -> Next {
     match &snapshot.records.ownership {
         None if snapshot.records.status.is_some() => Next::Forget,
         None => Next::Settled,
-        Some(ownership) if ownership.deletion_protection => Next::Hold {
-            reason: "DeletionProtected",
-            message: "the manifest was deleted, but the app is protected: put the manifest back, \
-                      or put it without deletionProtection and delete it again"
-                .to_owned(),
-        },
+        Some(ownership) if ownership.deletion_protection => protected(snapshot),
         Some(_) => Next::Remove(remove(snapshot)),
+    }
+}
+
+/// A protected app goes on without its manifest.
+fn protected(snapshot: &Snapshot) -> Next {
+    let again = match upkeep(snapshot, None) {
+        Next::Wait(time) => Some(time),
+        Next::Settled => None,
+        repair => return repair,
+    };
+    Next::Hold {
+        reason: "DeletionProtected",
+        message: "the manifest was deleted, but the app is protected: put the manifest back, or \
+                  put it without deletionProtection and delete it again"
+            .to_owned(),
+        again,
     }
 }
 
 /// When the wanted manifest may be deployed; `None` when the last try said that
 /// only a change can help.
 fn deploy_due(snapshot: &Snapshot) -> Option<Due> {
-    match snapshot
-        .last_deploy()
-        .and_then(|operation| operation.outcome.as_ref())
-    {
-        Some(outcome) if !outcome.retryable => None,
-        Some(_) => Some(snapshot.deploy_due),
+    let last = snapshot.last_deploy();
+    match last.and_then(|operation| operation.outcome.as_ref()) {
         None => Some(Due::Now),
+        // ACTIVE doesn't say so: it was changed or restored since.
+        Some(outcome) if outcome.result == OutcomeKind::Success => Some(Due::Now),
+        Some(outcome) if outcome.retryable => Some(snapshot.deploy_due),
+        Some(_) => None,
     }
 }
 
@@ -104,20 +136,18 @@ fn upkeep(snapshot: &Snapshot, wait: Option<Duration>) -> Next {
     if !actions.is_empty() {
         return Next::Repair(actions);
     }
-    let later = match later {
-        Some(Due::After(time)) => Some(time),
-        Some(Due::Now) => Some(Duration::ZERO),
-        None => None,
-    };
-    match (wait, later) {
-        (Some(left), Some(right)) => Next::Wait(left.min(right)),
-        (Some(time), None) | (None, Some(time)) => Next::Wait(time),
-        (None, None) => Next::Settled,
+    match wait.into_iter().chain(later).min() {
+        Some(time) => Next::Wait(time),
+        None => Next::Settled,
     }
 }
 
-/// Whether the published graph isn't the one that follows from ACTIVE.
+/// Whether the published graph isn't the one that follows from ACTIVE, or was never
+/// confirmed to be.
 fn unpublished(snapshot: &Snapshot) -> bool {
+    if unconfirmed(snapshot) {
+        return true;
+    }
     let Some(incarnation) = snapshot.incarnation() else {
         return false;
     };
@@ -132,7 +162,18 @@ fn unpublished(snapshot: &Snapshot) -> bool {
     }
 }
 
-/// Containers of this app that neither ACTIVE nor a retirement marker names.
+/// Whether the last change of the graph wasn't confirmed.
+fn unconfirmed(snapshot: &Snapshot) -> bool {
+    let changes = snapshot
+        .operations()
+        .flat_map(|operation| operation.steps.iter().rev())
+        .filter(|step| matches!(step.kind, StepKind::Traffic | StepKind::Withdraw));
+    let mut begun = changes.filter(|step| step.started_at.is_some());
+    let last = begun.next();
+    last.is_some_and(|step| step.kind == StepKind::Traffic && step.state == StepState::Failed)
+}
+
+/// Containers of this app that ACTIVE doesn't name.
 fn leftovers(snapshot: &Snapshot) -> Vec<Action> {
     let active = &snapshot.records.active.services;
     let named = |id: &ContainerId| active.values().any(|service| &service.container == id);
@@ -141,11 +182,7 @@ fn leftovers(snapshot: &Snapshot) -> Vec<Action> {
         .iter()
         .filter(|container| !named(&container.id))
         .filter_map(|container| {
-            let service: ServiceName = container
-                .labels
-                .get(crate::state::labels::SERVICE)?
-                .parse()
-                .ok()?;
+            let service: ServiceName = container.labels.get(labels::SERVICE)?.parse().ok()?;
             Some(Action::Sweep {
                 service,
                 container: container.id.clone(),
@@ -164,17 +201,19 @@ fn restored_backup(snapshot: &Snapshot) -> Option<String> {
         .services
         .iter()
         .find(|(_, service)| health(snapshot, service) == Health::Missing)?;
+    let live = snapshot.incarnation()?.to_string();
     let newer = snapshot.containers.iter().find(|container| {
         let label = |key: &str| container.labels.get(key).map(String::as_str);
-        let revision: u64 = label(crate::state::labels::REVISION)
+        let revision: u64 = label(labels::REVISION)
             .and_then(|text| text.parse().ok())
             .unwrap_or(0);
-        let known = label(crate::state::labels::OPERATION).is_some_and(|id| {
+        let known = label(labels::OPERATION).is_some_and(|id| {
             snapshot
                 .operations()
                 .any(|operation| operation.id.as_str() == id)
         });
-        label(crate::state::labels::SERVICE) == Some(name.as_str())
+        label(labels::INCARNATION) == Some(live.as_str())
+            && label(labels::SERVICE) == Some(name.as_str())
             && container.state.may_run()
             && revision >= service.revision.0
             && !known

@@ -1,10 +1,12 @@
-//! The order of the actions: deployment, repair, removal.
+//! The order of the actions of a deployment and of a removal.
 
 use crate::manifest::ServiceName;
-use crate::state::{ActiveService, InhibitionReason, PinnedService, Revision, RevisionNumber};
+use crate::state::{
+    ActiveService, ContainerId, InhibitionReason, PinnedService, Revision, RevisionNumber,
+};
 
-use super::health::{Health, health, retired_by_deploy};
-use super::{Action, Due, Snapshot};
+use super::health::{Health, health};
+use super::{Action, Snapshot};
 
 /// Makes this revision serve: what the app no longer names is removed first,
 /// then each service that isn't already of this revision, verified, is
@@ -46,7 +48,7 @@ fn replace(
     old: &ActiveService,
     revision: RevisionNumber,
 ) -> Vec<Action> {
-    let mut actions = vec![withdraw(name, Some(old))];
+    let mut actions = vec![withdraw(name, Some(&old.container))];
     let writes = snapshot.pinned(name).is_none_or(writes_a_volume);
     if writes && !snapshot.inhibited(&old.container) {
         actions.push(inhibit(name, old, InhibitionReason::ReplacementPending));
@@ -62,13 +64,14 @@ fn writes_a_volume(pinned: &PinnedService) -> bool {
 
 fn drop_service(name: &ServiceName, old: &ActiveService) -> Vec<Action> {
     vec![
-        withdraw(name, Some(old)),
+        withdraw(name, Some(&old.container)),
         inhibit(name, old, InhibitionReason::Removed),
         retire(name, old, true),
     ]
 }
 
-fn create(name: &ServiceName, revision: RevisionNumber) -> Vec<Action> {
+/// Makes a generation of the service and verifies it.
+pub(super) fn create(name: &ServiceName, revision: RevisionNumber) -> Vec<Action> {
     let service = || name.clone();
     let mut actions = vec![
         Action::Provision {
@@ -88,7 +91,8 @@ fn create(name: &ServiceName, revision: RevisionNumber) -> Vec<Action> {
     actions
 }
 
-fn verify(name: &ServiceName) -> Vec<Action> {
+/// Lets a running container serve once it is ready.
+pub(super) fn verify(name: &ServiceName) -> Vec<Action> {
     vec![
         Action::Probe {
             service: name.clone(),
@@ -102,10 +106,10 @@ fn verify(name: &ServiceName) -> Vec<Action> {
     ]
 }
 
-fn withdraw(name: &ServiceName, drained: Option<&ActiveService>) -> Action {
+pub(super) fn withdraw(name: &ServiceName, drain: Option<&ContainerId>) -> Action {
     Action::Withdraw {
         service: name.clone(),
-        drain: drained.map(|old| old.container.clone()),
+        drain: drain.cloned(),
     }
 }
 
@@ -141,90 +145,4 @@ pub fn remove(snapshot: &Snapshot) -> Vec<Action> {
     actions.extend(active.iter().map(|(name, old)| retire(name, old, true)));
     actions.extend([Action::Reclaim, Action::End]);
     actions
-}
-
-/// Brings back what ACTIVE names, service by service; and the time after which
-/// more can be done, when something has to wait.
-pub fn repair(snapshot: &Snapshot) -> (Vec<Action>, Option<Due>) {
-    let mut actions = Vec::new();
-    let mut later: Option<Due> = None;
-    for (name, service) in &snapshot.records.active.services {
-        let (first, wait) = repair_service(snapshot, name, service);
-        actions.extend(first);
-        later = soonest(later, wait);
-    }
-    (actions, later)
-}
-
-fn soonest(left: Option<Due>, right: Option<Due>) -> Option<Due> {
-    match (left, right) {
-        (Some(Due::After(left)), Some(Due::After(right))) => Some(Due::After(left.min(right))),
-        (Some(Due::Now), _) | (_, Some(Due::Now)) => Some(Due::Now),
-        (left, right) => left.or(right),
-    }
-}
-
-fn repair_service(
-    snapshot: &Snapshot,
-    name: &ServiceName,
-    service: &ActiveService,
-) -> (Vec<Action>, Option<Due>) {
-    let container = service.container.clone();
-    let again = match health(snapshot, service) {
-        Health::Verified => return (Vec::new(), None),
-        Health::Unverified => {
-            let mut actions = vec![Action::Inspect {
-                service: name.clone(),
-                container,
-            }];
-            actions.extend(verify(name));
-            actions
-        }
-        Health::Down { exit_code } if wants_restart(snapshot, name, exit_code) => {
-            let mut actions = vec![Action::Start {
-                service: name.clone(),
-                container: Some(container),
-            }];
-            actions.extend(verify(name));
-            actions
-        }
-        Health::Missing if !retired_by_deploy(snapshot, name) => create(name, service.revision),
-        Health::Down { .. } | Health::Missing | Health::Inhibited => {
-            return (withdraw_verified(name, service), None);
-        }
-        Health::Unclear(_) => {
-            return (withdraw_verified(name, service), Some(Due::After(UNCLEAR)));
-        }
-    };
-    // The withdrawal never waits; only what follows it may have to.
-    let mut actions = withdraw_verified(name, service);
-    match snapshot.restart_due.get(name) {
-        Some(due @ Due::After(_)) => (actions, Some(*due)),
-        Some(Due::Now) | None => {
-            actions.extend(again);
-            (actions, None)
-        }
-    }
-}
-
-/// A service that isn't recorded as verified is withdrawn already.
-fn withdraw_verified(name: &ServiceName, service: &ActiveService) -> Vec<Action> {
-    service
-        .verified
-        .iter()
-        .map(|_| withdraw(name, None))
-        .collect()
-}
-
-/// How soon a container in a passing state is looked at again.
-const UNCLEAR: std::time::Duration = std::time::Duration::from_secs(2);
-
-fn wants_restart(snapshot: &Snapshot, name: &ServiceName, exit_code: Option<i32>) -> bool {
-    use crate::manifest::RestartPolicy;
-
-    match snapshot.pinned(name).map(|pinned| pinned.spec.restart) {
-        Some(RestartPolicy::Always) => true,
-        Some(RestartPolicy::OnFailure) => exit_code != Some(0),
-        Some(RestartPolicy::Never) | None => false,
-    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::manifest::{App, AppName, NodeName, ServiceName};
 use crate::runtime::Container;
 use crate::state::{
-    ContainerId, Incarnation, Operation, PinnedService, Revision, RevisionNumber, Wish,
+    ContainerId, Incarnation, Operation, PinnedService, Revision, RevisionNumber, Verb, Wish,
 };
 use crate::store::AppRecords;
 use crate::traffic::AppRoutes;
@@ -99,12 +99,28 @@ impl Snapshot {
             .find(|operation| operation.source == source && operation.deploys())
     }
 
+    /// Whether there is anything that a status could speak of.
+    pub fn has_status(&self) -> bool {
+        self.desired != Desired::Absent || self.records.ownership.is_some()
+    }
+
     /// Whether people want the app stopped.
     pub fn stopped(&self) -> bool {
         self.records
             .intent
             .as_ref()
             .is_some_and(|intent| intent.state == Wish::Stopped)
+    }
+
+    /// Whether a removal has begun. It is brought to its end, whatever the manifest
+    /// says by now: a removed app comes back as another incarnation or not at all.
+    pub fn removing(&self) -> bool {
+        let intent = self.records.intent.as_ref();
+        intent.is_some_and(|intent| {
+            self.operations().any(|operation| {
+                operation.id == intent.operation && operation.request.verb == Verb::Remove
+            })
+        })
     }
 
     /// The live incarnation.

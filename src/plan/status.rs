@@ -6,11 +6,12 @@ use jiff::Timestamp;
 
 use crate::manifest::ServiceName;
 use crate::state::{
-    Condition, ConditionType, OutcomeKind, ServiceStatus, Status, StepState, Truth, Verb,
+    ActiveService, Condition, ConditionType, OutcomeKind, ServiceStatus, Status, StepState, Truth,
+    Verb,
 };
 
 use super::health::{Health, health};
-use super::{Desired, Snapshot};
+use super::{Desired, Due, Snapshot};
 
 /// What the controller is about to do with the app, for `Progressing`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,8 +163,8 @@ fn ready(snapshot: &Snapshot, phase: &Phase) -> Fact {
         }
         Desired::App { .. } => {}
     }
-    if let Some((name, health)) = first_unverified(snapshot) {
-        return fact(Truth::False, "ServiceNotVerified", unverified(name, health));
+    if let Some(why) = first_unverified(snapshot) {
+        return fact(Truth::False, why.reason, why.message);
     }
     if snapshot.desired.source() == snapshot.records.active.source {
         return fact(
@@ -197,9 +198,9 @@ fn degraded(snapshot: &Snapshot) -> Fact {
         );
     }
     if !snapshot.stopped()
-        && let Some((name, health)) = first_unverified(snapshot)
+        && let Some(why) = first_unverified(snapshot)
     {
-        return fact(Truth::True, "ServiceNotVerified", unverified(name, health));
+        return fact(Truth::True, why.reason, why.message);
     }
     let warning = snapshot
         .operations()
@@ -229,11 +230,36 @@ fn inhibited(snapshot: &Snapshot) -> Fact {
     }
 }
 
-fn first_unverified(snapshot: &Snapshot) -> Option<(&ServiceName, Health)> {
-    let services = snapshot.records.active.services.iter();
-    services
-        .map(|(name, service)| (name, health(snapshot, service)))
-        .find(|(_, health)| *health != Health::Verified)
+/// Why a service doesn't serve.
+struct Unverified {
+    reason: &'static str,
+    message: String,
+}
+
+fn first_unverified(snapshot: &Snapshot) -> Option<Unverified> {
+    let mut services = snapshot.records.active.services.iter();
+    services.find_map(|(name, service)| why_unverified(snapshot, name, service))
+}
+
+fn why_unverified(
+    snapshot: &Snapshot,
+    name: &ServiceName,
+    service: &ActiveService,
+) -> Option<Unverified> {
+    let health = health(snapshot, service);
+    let waits = matches!(snapshot.restart_due.get(name), Some(Due::After(_)));
+    let (reason, wait) = match health {
+        Health::Verified => return None,
+        Health::Down { .. } | Health::Unverified if waits => (
+            "CrashLoopBackOff",
+            "; it came down again and again, and waits for its next start",
+        ),
+        _ => ("ServiceNotVerified", ""),
+    };
+    Some(Unverified {
+        reason,
+        message: format!("{}{wait}", unverified(name, health)),
+    })
 }
 
 fn unverified(name: &ServiceName, health: Health) -> String {
@@ -283,7 +309,7 @@ fn services(snapshot: &Snapshot) -> BTreeMap<ServiceName, ServiceStatus> {
             restarts: snapshot.restarts.get(name).copied().unwrap_or(0),
             binds: active.binds.clone(),
             last_error: last_error(snapshot, name)
-                .or_else(|| (health != Health::Verified).then(|| unverified(name, health))),
+                .or_else(|| why_unverified(snapshot, name, active).map(|why| why.message)),
         };
         services.insert(name.clone(), status);
     }

@@ -9,6 +9,7 @@ use crate::runtime::{
 use crate::state::{Bind, BindClaim, ContainerId, PinnedService, RevisionNumber, Warning, labels};
 
 use super::error::{Failure, ReconcileError, StepError, runtime_failure};
+use super::names;
 use super::run::Run;
 
 /// What a step works on: a container that was made, or the one ACTIVE names.
@@ -50,7 +51,8 @@ impl Run<'_> {
     ) -> Result<(), StepError> {
         let candidate = self.candidate(service)?.clone();
         let pinned = self.pinned_at(service, candidate.revision)?.clone();
-        let name = self.container_name(service, attempt);
+        let operation = &self.journal.operation().id;
+        let name = names::container(self.app, service, operation, attempt);
         let ports = self.claim_ports(index, service, &pinned, &name).await?;
         self.candidate_mut(service)?.made = Some(name.clone());
         let image = self
@@ -75,7 +77,7 @@ impl Run<'_> {
     }
 
     /// The container of this name, when this operation made it.
-    async fn find_made(&self, name: &str) -> Result<Option<ContainerId>, StepError> {
+    async fn find_made(&self, name: &str) -> Result<Option<ContainerId>, Failure> {
         let found = self
             .ctx
             .runtime
@@ -99,7 +101,8 @@ impl Run<'_> {
         image_id: String,
     ) -> ContainerSpec {
         let spec = &pinned.spec;
-        let mut labels = self.labels(Some(service));
+        let incarnation = self.ownership.incarnation;
+        let mut labels = names::labels(self.app, incarnation, Some(service));
         labels.insert(labels::REVISION.to_owned(), candidate.revision.to_string());
         labels.insert(
             labels::OPERATION.to_owned(),
@@ -125,7 +128,7 @@ impl Run<'_> {
                 .volumes
                 .iter()
                 .map(|volume| VolumeAttachment {
-                    name: self.volume_name(volume.name.as_str()),
+                    name: names::volume(self.app, incarnation, volume.name.as_str()),
                     path: volume.path.clone(),
                     read_only: volume.read_only,
                 })
@@ -139,7 +142,7 @@ impl Run<'_> {
                 })
                 .collect(),
             networks: vec![NetworkAttachment {
-                name: self.network_name(),
+                name: names::network(self.app, incarnation),
                 aliases: vec![service.to_string()],
             }],
             stop_signal: spec.stop_signal.clone(),
@@ -155,41 +158,51 @@ impl Run<'_> {
         &mut self,
         service: &ServiceName,
     ) -> Result<(), ReconcileError> {
-        let Some(candidate) = self.candidates.get(service).cloned() else {
-            return Ok(());
-        };
+        let candidate = self.candidates.get(service).cloned().unwrap_or_default();
         let Some(name) = candidate.made else {
             return Ok(());
         };
-        let published = self
-            .active
-            .services
-            .get(service)
-            .map(|active| &active.container);
-        if candidate.container.is_some() && published == candidate.container.as_ref() {
+        let effective = self.active.services.get(service);
+        let effective = effective.map(|active| &active.container);
+        if candidate.container.is_some() && effective == candidate.container.as_ref() {
             return Ok(());
         }
-        let removed = match &candidate.container {
-            Some(container) => self.ctx.remove(container).await?,
-            // The create failed; only an unknown result may have left something.
-            None => self.ctx.remove(&ContainerId::new(name.clone())).await?,
-        };
-        match removed {
+        let leftover = candidate.container.as_ref().map(ToString::to_string);
+        match self.remove_made(&name, candidate.container).await? {
             Ok(()) => {
-                let release = |claim: &BindClaim| claim.container_name == name;
-                match self.release_binds(release).await {
-                    Ok(()) => {}
-                    Err(StepError::Interrupted(error)) => return Err(error),
-                    Err(_) => return Err(ReconcileError::Interrupted),
-                }
+                let of_it = |claim: &BindClaim| claim.container_name == name;
+                self.release_binds(of_it).await?;
             }
-            Err(error) => self.journal.warn(Warning {
+            Err(why) => self.journal.warn(Warning {
                 service: Some(service.clone()),
-                leftover: candidate.container.map_or(name, |id| id.to_string()),
-                detail: format!("the candidate could not be removed: {error}"),
+                leftover: leftover.unwrap_or(name),
+                detail: format!("the candidate could not be removed: {why}"),
             }),
         }
         Ok(())
+    }
+
+    /// Removes a container that this operation made; when the create failed, only
+    /// an unknown result may have left one. The inner error says why it may be there.
+    async fn remove_made(
+        &self,
+        name: &str,
+        container: Option<ContainerId>,
+    ) -> Result<Result<(), String>, ReconcileError> {
+        let container = match container {
+            Some(container) => Some(container),
+            None => match self.find_made(name).await {
+                Ok(found) => found,
+                Err(failure) => return Ok(Err(failure.message)),
+            },
+        };
+        match container {
+            Some(container) => {
+                let removed = self.ctx.remove(&container).await?;
+                Ok(removed.map_err(|error| error.to_string()))
+            }
+            None => Ok(Ok(())),
+        }
     }
 
     pub(super) fn candidate(&self, service: &ServiceName) -> Result<&Candidate, StepError> {

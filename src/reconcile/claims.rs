@@ -9,7 +9,6 @@ use crate::state::{BindClaim, PinnedService};
 use crate::store::{Changes, RecordsError};
 
 use super::error::{Failure, StepError};
-use super::ports::HostPort;
 use super::run::Run;
 
 /// How often a refused claim is made again.
@@ -24,20 +23,16 @@ impl Run<'_> {
         pinned: &PinnedService,
         name: &str,
     ) -> Result<Vec<PortMapping>, StepError> {
+        let claim = self.bind_claim(service, name);
         for _ in 0..CLAIM_TRIES {
-            let claim = self.bind_claim(service, name);
-            let mut changes = Changes::default();
-            let mut mappings = Vec::new();
-            for port in &pinned.spec.ports {
-                let mapping = self.claim_port(port, &claim).await?;
-                let key =
-                    self.ctx
-                        .records
-                        .keys()
-                        .bind(&self.ctx.node, mapping.protocol, mapping.host);
-                changes.create(key, &claim)?;
-                mappings.push(mapping);
-            }
+            let (mappings, changes) = match self.choose_ports(pinned, &claim).await {
+                Ok(chosen) => chosen,
+                Err(error) => {
+                    // What was chosen before the error won't be written.
+                    self.ctx.ports.reset().await;
+                    return Err(error);
+                }
+            };
             match self.journal.begin(index, changes).await {
                 Ok(()) => return Ok(mappings),
                 // Somebody's claim was missing in the index: read it again.
@@ -46,6 +41,22 @@ impl Run<'_> {
             }
         }
         Err(Failure::passing("PortInUse", "no host port could be claimed").into())
+    }
+
+    async fn choose_ports(
+        &self,
+        pinned: &PinnedService,
+        claim: &BindClaim,
+    ) -> Result<(Vec<PortMapping>, Changes), StepError> {
+        let (keys, node) = (self.ctx.records.keys(), &self.ctx.node);
+        let mut changes = Changes::default();
+        let mut mappings = Vec::new();
+        for port in &pinned.spec.ports {
+            let mapping = self.claim_port(port, claim).await?;
+            changes.create(keys.bind(node, mapping.protocol, mapping.host), claim)?;
+            mappings.push(mapping);
+        }
+        Ok((mappings, changes))
     }
 
     fn bind_claim(&self, service: &ServiceName, name: &str) -> BindClaim {
@@ -91,13 +102,10 @@ impl Run<'_> {
     pub(super) async fn release_binds(
         &mut self,
         which: impl Fn(&BindClaim) -> bool,
-    ) -> Result<(), StepError> {
+    ) -> Result<(), RecordsError> {
         let ctx = self.ctx;
-        let held: Vec<HostPort> = ctx.ports.held(&ctx.records, self.app, which).await?;
-        for (protocol, port) in &held {
-            let key = ctx.records.keys().bind(&ctx.node, *protocol, *port);
-            self.journal.stage().delete(key);
-        }
-        Ok(ctx.ports.released(&ctx.records, &held).await?)
+        let held = ctx.ports.held(&ctx.records, self.app, which).await?;
+        self.journal.release(&held);
+        Ok(())
     }
 }

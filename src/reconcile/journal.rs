@@ -4,11 +4,18 @@
 //! what a step changes in the records goes with it. So each state that a crash
 //! can leave is one that the journal names.
 
-use crate::clock::Clock;
+use std::collections::BTreeSet;
+
 use crate::manifest::AppName;
-use crate::plan::Action;
-use crate::state::{ContainerId, Diagnostics, Operation, Outcome, Step, StepState, Warning};
-use crate::store::{Changes, Records, RecordsError};
+use crate::plan::{Action, Snapshot};
+use crate::state::{
+    ContainerId, Diagnostics, Operation, OperationId, Outcome, Step, StepKind, StepState, Warning,
+    labels,
+};
+use crate::store::{Changes, RecordsError};
+
+use super::Context;
+use super::ports::HostPort;
 
 /// How many operations of an app are kept.
 const KEPT: usize = 20;
@@ -16,45 +23,40 @@ const KEPT: usize = 20;
 /// The journal of the operation in flight.
 #[derive(Debug)]
 pub(super) struct Journal<'c> {
-    records: &'c Records,
-    clock: &'c dyn Clock,
+    ctx: &'c Context,
     app: &'c AppName,
     operation: Operation,
     /// Revision of the last write; `None` before the operation is claimed.
     known: Option<i64>,
     /// Changes of steps that succeeded since the last write.
     staged: Changes,
+    /// Ports whose release is staged.
+    released: Vec<HostPort>,
 }
 
 impl<'c> Journal<'c> {
     /// A journal for an operation that isn't written yet.
-    pub fn new(
-        records: &'c Records,
-        clock: &'c dyn Clock,
-        app: &'c AppName,
-        operation: Operation,
-    ) -> Self {
+    pub fn new(ctx: &'c Context, app: &'c AppName, operation: Operation) -> Self {
         Self {
-            records,
-            clock,
+            ctx,
             app,
             operation,
             known: None,
             staged: Changes::default(),
+            released: Vec::new(),
         }
     }
 
     /// A journal that goes on with an operation found in flight.
     pub fn resume(
-        records: &'c Records,
-        clock: &'c dyn Clock,
+        ctx: &'c Context,
         app: &'c AppName,
         operation: Operation,
         mod_revision: i64,
     ) -> Self {
         Self {
             known: Some(mod_revision),
-            ..Self::new(records, clock, app, operation)
+            ..Self::new(ctx, app, operation)
         }
     }
 
@@ -68,34 +70,63 @@ impl<'c> Journal<'c> {
         &mut self.staged
     }
 
+    /// These claims on host ports are deleted with the next write.
+    pub fn release(&mut self, ports: &[HostPort]) {
+        let (keys, node) = (self.ctx.records.keys(), &self.ctx.node);
+        for (protocol, port) in ports {
+            self.staged.delete(keys.bind(node, *protocol, *port));
+        }
+        self.released.extend(ports);
+    }
+
     /// Writes that the step begins, with what its effect needs to be durable.
     /// The first call claims the operation. On an error nothing is forgotten.
     pub async fn begin(&mut self, index: usize, needs: Changes) -> Result<(), RecordsError> {
-        let now = self.clock.now();
+        self.enter(index);
+        self.write(needs).await
+    }
+
+    /// The next write also says that this step begins, if it is a change of the graph.
+    pub fn enter_traffic(&mut self, index: usize) {
+        let step = self.operation.steps.get(index);
+        if step.is_some_and(|step| step.kind == StepKind::Traffic) {
+            self.enter(index);
+        }
+    }
+
+    fn enter(&mut self, index: usize) {
+        let now = self.ctx.clock.now();
         if let Some(step) = self.operation.steps.get_mut(index) {
             step.state = StepState::Running;
             step.started_at = Some(now);
         }
-        self.write(needs).await
+    }
+
+    /// Whether the step has begun.
+    pub fn running(&self, index: usize) -> bool {
+        let step = self.operation.steps.get(index);
+        step.is_some_and(|step| step.state == StepState::Running)
     }
 
     /// Writes the operation as it is, with staged changes.
     pub async fn write(&mut self, needs: Changes) -> Result<(), RecordsError> {
         let mut changes = self.staged.clone();
         changes.extend(needs);
-        let key = self.records.keys().operation(self.app, &self.operation.id);
-        let revision = self
-            .records
+        let records = &self.ctx.records;
+        let key = records.keys().operation(self.app, &self.operation.id);
+        let revision = records
             .commit(key, self.known, &self.operation, changes)
             .await?;
         self.known = Some(revision);
         self.staged = Changes::default();
+        let released = std::mem::take(&mut self.released);
+        self.ctx.ports.released(&released).await;
         Ok(())
     }
 
     /// The step succeeded; written with the next step or the outcome.
     pub fn succeed(&mut self, index: usize) {
-        let now = self.clock.now();
+        let now = self.ctx.clock.now();
         if let Some(step) = self.operation.steps.get_mut(index) {
             step.state = StepState::Succeeded;
             step.finished_at = Some(now);
@@ -104,12 +135,26 @@ impl<'c> Journal<'c> {
 
     /// The step failed; written with the outcome.
     pub fn fail(&mut self, index: usize, error: &str, diagnostics: Option<Diagnostics>) {
-        let now = self.clock.now();
+        let now = self.ctx.clock.now();
         if let Some(step) = self.operation.steps.get_mut(index) {
             step.state = StepState::Failed;
             step.finished_at = Some(now);
             step.error = Some(error.to_owned());
             step.diagnostics = diagnostics;
+        }
+    }
+
+    /// What was going on when the operation was interrupted failed.
+    pub fn interrupt(&mut self) {
+        for index in 0..self.operation.steps.len() {
+            let step = &self.operation.steps[index];
+            let error = match step.kind {
+                StepKind::Traffic => "interrupted before traffic was confirmed",
+                _ => "interrupted",
+            };
+            if step.state == StepState::Running {
+                self.fail(index, error, None);
+            }
         }
     }
 
@@ -125,32 +170,46 @@ impl<'c> Journal<'c> {
         self.operation.warnings.push(warning);
     }
 
-    /// Whether the step succeeded.
-    pub fn succeeded(&self, index: usize) -> bool {
-        let step = self.operation.steps.get(index);
-        step.is_some_and(|step| step.state == StepState::Succeeded)
-    }
-
     /// Writes how the operation ended, and forgets the oldest ones.
     pub async fn finish(
         mut self,
         outcome: Outcome,
         mut changes: Changes,
-        earlier: &[Operation],
+        snapshot: &Snapshot,
     ) -> Result<Operation, RecordsError> {
-        self.operation.finished_at = Some(self.clock.now());
+        self.operation.finished_at = Some(self.ctx.clock.now());
         self.operation.outcome = Some(outcome);
-        let surplus = (earlier.len() + 1).saturating_sub(KEPT);
-        for old in earlier
-            .iter()
-            .filter(|old| old.id != self.operation.id)
-            .take(surplus)
-        {
-            changes.delete(self.records.keys().operation(self.app, &old.id));
+        for old in surplus(snapshot, &self.operation) {
+            changes.delete(self.ctx.records.keys().operation(self.app, old));
         }
         self.write(changes).await?;
         Ok(self.operation)
     }
+}
+
+/// The oldest operations, which make room for this one. Kept at any age: the newest
+/// deployment, which says whether another try may help, and those whose containers
+/// are still there.
+fn surplus<'s>(
+    snapshot: &'s Snapshot,
+    operation: &'s Operation,
+) -> impl Iterator<Item = &'s OperationId> {
+    let newest_deploy = snapshot.operations().find(|old| old.deploys());
+    let newest_deploy = newest_deploy.filter(|_| !operation.deploys());
+    let made: BTreeSet<&str> = snapshot
+        .containers
+        .iter()
+        .filter_map(|container| container.labels.get(labels::OPERATION).map(String::as_str))
+        .collect();
+    let others = |old: &&Operation| old.id != operation.id;
+    let total = snapshot.operations().filter(others).count() + 1;
+    let oldest_first = snapshot.records.operations.iter().map(|kept| &kept.record);
+    oldest_first
+        .filter(others)
+        .filter(move |old| newest_deploy.is_none_or(|newest| newest.id != old.id))
+        .filter(move |old| !made.contains(old.id.as_str()))
+        .map(|old| &old.id)
+        .take(total.saturating_sub(KEPT))
 }
 
 /// The pending steps of a plan.

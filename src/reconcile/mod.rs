@@ -10,6 +10,7 @@
 //!   `resources`, `candidate` with its `claims`, `execution`, `publish` and
 //!   `removal` are the effects of its steps.
 //! - `recover` reconciles an operation that was interrupted.
+//! - `supersede` says whether somebody wants something newer.
 //! - `pacing` remembers how often something failed, `ports` which host ports
 //!   are claimed.
 //!
@@ -20,6 +21,7 @@ mod claims;
 mod error;
 mod execution;
 mod journal;
+mod names;
 mod observe;
 mod pacing;
 mod ports;
@@ -32,6 +34,7 @@ mod resources;
 mod retire;
 mod run;
 mod status;
+mod supersede;
 mod traffic;
 
 use std::sync::Arc;
@@ -186,36 +189,44 @@ impl Reconciler {
     ) -> Result<Option<Verdict>, ReconcileError> {
         match next {
             Next::Recover(id) => self.recover(snapshot, &id).await?,
-            Next::Sweep(actions) => return self.sweep(snapshot, actions, cancel).await,
+            Next::Sweep(actions) | Next::Repair(actions) => {
+                return self.upkeep(snapshot, Verb::Recover, &actions, cancel).await;
+            }
             Next::Remove(actions) => {
-                return self
-                    .upkeep(snapshot, Verb::Remove, actions, None, cancel)
-                    .await;
+                return self.upkeep(snapshot, Verb::Remove, &actions, cancel).await;
             }
             Next::Forget => self.forget(app).await?,
             Next::Deploy => self.deploy(snapshot, cancel).await?,
-            Next::Repair(actions) => {
+            Next::Hold {
+                reason,
+                message,
+                again,
+            } => {
+                tracing::warn!(app = %app, reason, "held: {message}");
                 return self
-                    .upkeep(snapshot, Verb::Recover, actions, None, cancel)
+                    .rest(snapshot, Phase::Held { reason, message }, again)
                     .await;
             }
-            Next::Hold { reason, message } => {
-                tracing::warn!(app = %app, reason, "held: {message}");
-                self.write_status(snapshot, &Phase::Held { reason, message })
-                    .await?;
-                return Ok(Some(Verdict::Settled));
-            }
             Next::Wait(time) => {
-                self.write_status(snapshot, &self.resting_phase(snapshot))
-                    .await?;
-                return Ok(Some(Verdict::Again(time)));
+                let phase = self.resting_phase(snapshot);
+                return self.rest(snapshot, phase, Some(time)).await;
             }
             Next::Settled => {
-                self.write_status(snapshot, &self.resting_phase(snapshot))
-                    .await?;
-                return Ok(Some(Verdict::Settled));
+                let phase = self.resting_phase(snapshot);
+                return self.rest(snapshot, phase, None).await;
             }
         }
         Ok(None)
+    }
+
+    /// Ends the pass, and says when the next one is due.
+    async fn rest(
+        &self,
+        snapshot: &Snapshot,
+        phase: Phase,
+        again: Option<Duration>,
+    ) -> Result<Option<Verdict>, ReconcileError> {
+        self.write_status(snapshot, &phase).await?;
+        Ok(Some(again.map_or(Verdict::Settled, Verdict::Again)))
     }
 }

@@ -30,7 +30,7 @@ impl Reconciler {
             node: self.ctx.node.clone(),
             desired: desired(app, records.manifest.as_ref()),
             restarts: self.pacing.restarts(app),
-            restart_due: self.pacing.restart_due(app, &records.active),
+            restart_due: self.pacing.restart_due(app, &records.active, &containers),
             deploy_due: retry,
             records,
             routes,

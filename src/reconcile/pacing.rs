@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::backoff::Pauses;
 use crate::manifest::{AppName, ServiceName};
 use crate::plan::{Action, Due};
+use crate::runtime::Container;
 use crate::state::{Active, ContainerId, Operation, OutcomeKind, StepKind, StepState, Verb};
 use crate::store::Entry;
 
@@ -32,8 +33,6 @@ const AT_ONCE: u32 = 3;
 const RESTART_MINUTES: [u64; 5] = [1, 2, 4, 8, 15];
 /// A container that ran as long begins with a new budget.
 const STABLE: Duration = Duration::from_secs(300);
-/// A restart this long after it was due means that the container ran until then.
-const PROMPT: Duration = Duration::from_secs(30);
 
 /// What failed how often, by app.
 #[derive(Debug, Default)]
@@ -84,9 +83,11 @@ impl Pacing {
         }
     }
 
-    /// When the next try begins, by the calendar.
-    pub fn next_try(&self, app: &AppName) -> Option<Timestamp> {
-        Some(self.apps().get(app)?.deploy.as_ref()?.at)
+    /// When the next try at this manifest begins, by the calendar.
+    pub fn next_try(&self, app: &AppName, source: i64) -> Option<Timestamp> {
+        let apps = self.apps();
+        let retry = apps.get(app)?.deploy.as_ref()?;
+        (retry.source == source).then_some(retry.at)
     }
 
     /// How often each service was started again.
@@ -98,19 +99,29 @@ impl Pacing {
             .collect()
     }
 
-    /// When each service may be started again. A budget belongs to one container.
-    pub fn restart_due(&self, app: &AppName, active: &Active) -> BTreeMap<ServiceName, Due> {
-        let apps = self.apps();
-        let budgets = apps.get(app).into_iter().flat_map(|app| &app.budgets);
-        budgets
-            .filter(|(service, budget)| {
-                active
-                    .services
-                    .get(*service)
-                    .is_some_and(|active| active.container == budget.container)
-            })
-            .map(|(service, budget)| (service.clone(), due(budget.due)))
-            .collect()
+    /// When each service may be started again. A budget belongs to one container,
+    /// and begins anew when that has run for long enough.
+    pub fn restart_due(
+        &self,
+        app: &AppName,
+        active: &Active,
+        containers: &[Container],
+    ) -> BTreeMap<ServiceName, Due> {
+        let mut apps = self.apps();
+        let budgets = apps
+            .get_mut(app)
+            .into_iter()
+            .flat_map(|app| &mut app.budgets);
+        let mut all = BTreeMap::new();
+        for (service, budget) in budgets {
+            let effective = active.services.get(service).map(|active| &active.container);
+            if effective == Some(&budget.container) {
+                let container = containers.iter().find(|found| found.id == budget.container);
+                budget.observe(container.is_some_and(|found| found.state.may_run()));
+                all.insert(service.clone(), due(budget.due));
+            }
+        }
+        all
     }
 
     /// How long to wait after an upkeep operation that failed.
@@ -194,6 +205,19 @@ impl Budget {
         }
     }
 
+    /// Whether the container runs at this moment. One that was brought back and has
+    /// run for long enough since begins with a new budget.
+    fn observe(&mut self, runs: bool) {
+        let stable = self.up_since.is_some_and(|since| since.elapsed() >= STABLE);
+        if stable {
+            self.streak = 0;
+            self.due = Instant::now();
+        }
+        if !runs {
+            self.up_since = None;
+        }
+    }
+
     /// A try to bring the container back ended.
     fn tried(&mut self, container: &ContainerId, started: bool, up: bool) {
         let now = Instant::now();
@@ -203,15 +227,7 @@ impl Budget {
                 ..Self::new(container)
             };
         }
-        let ran_until_now = now.saturating_duration_since(self.due) > PROMPT;
-        let stable = self
-            .up_since
-            .is_some_and(|since| ran_until_now && now.saturating_duration_since(since) >= STABLE);
-        self.streak = if stable {
-            1
-        } else {
-            self.streak.saturating_add(1)
-        };
+        self.streak = self.streak.saturating_add(1);
         self.restarts = self.restarts.saturating_add(u32::from(started));
         self.up_since = up.then_some(now);
         self.due = now + restart_pause(self.streak);
@@ -223,14 +239,53 @@ fn restart_pause(streak: u32) -> Duration {
     let Some(late) = streak.checked_sub(AT_ONCE) else {
         return Duration::ZERO;
     };
-    if late == 0 {
-        return Duration::ZERO;
-    }
-    let index = usize::try_from(late - 1).unwrap_or(usize::MAX);
-    let minutes = RESTART_MINUTES
-        .get(index)
-        .or(RESTART_MINUTES.last())
-        .copied()
-        .unwrap_or(15);
+    let [.., longest] = RESTART_MINUTES;
+    let index = usize::try_from(late).unwrap_or(usize::MAX);
+    let minutes = RESTART_MINUTES.get(index).unwrap_or(&longest);
     Duration::from_secs(minutes * 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_restarts_are_done_at_once_and_then_each_waits_longer() {
+        let minutes: Vec<u64> = (0..10)
+            .map(|streak| restart_pause(streak).as_secs() / 60)
+            .collect();
+        assert_eq!(minutes, [0, 0, 0, 1, 2, 4, 8, 15, 15, 15]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_container_that_ran_for_five_minutes_begins_with_a_new_budget() {
+        let container = ContainerId::new("c1");
+        let mut budget = Budget::new(&container);
+        for _ in 0..6 {
+            budget.tried(&container, true, true);
+        }
+        tokio::time::advance(STABLE / 2).await;
+        budget.observe(true);
+        assert_eq!(
+            due(budget.due),
+            Due::After(Duration::from_secs(8 * 60) - STABLE / 2)
+        );
+        tokio::time::advance(STABLE / 2).await;
+        budget.observe(false);
+        assert_eq!((budget.streak, due(budget.due)), (0, Due::Now));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_container_that_waits_for_its_turn_is_not_stable_for_it() {
+        let container = ContainerId::new("c1");
+        let mut budget = Budget::new(&container);
+        for _ in 0..9 {
+            budget.tried(&container, true, true);
+        }
+        tokio::time::advance(Duration::from_secs(1)).await;
+        budget.observe(false);
+        tokio::time::advance(STABLE * 2).await;
+        budget.observe(false);
+        assert_eq!(budget.streak, 9);
+    }
 }

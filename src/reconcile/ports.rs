@@ -133,17 +133,12 @@ impl Ports {
     }
 
     /// Forgets these claims in the index; call it once their deletion is durable.
-    pub(super) async fn released(
-        &self,
-        records: &Records,
-        ports: &[HostPort],
-    ) -> Result<(), RecordsError> {
-        self.with(records, |claims| {
+    pub(super) async fn released(&self, ports: &[HostPort]) {
+        if let Some(claims) = self.claims.lock().await.as_mut() {
             for port in ports {
                 claims.remove(port);
             }
-        })
-        .await
+        }
     }
 }
 

@@ -10,9 +10,9 @@ use crate::manifest::{App, ServiceName, ServiceSpec};
 use crate::plan::{self, Action, Desired, Phase, Snapshot};
 use crate::runtime::Image;
 use crate::state::{
-    Incarnation, Outcome, OutcomeKind, Ownership, PinnedService, Request, Resources, Revision,
-    RevisionNumber, Verb,
+    Incarnation, Outcome, OutcomeKind, Ownership, PinnedService, Resources, Revision, Verb,
 };
+use crate::store::Changes;
 
 use super::Reconciler;
 use super::error::{Failure, ReconcileError, StepError, runtime_failure, traffic_error};
@@ -35,15 +35,18 @@ impl Reconciler {
         let attempt = snapshot
             .last_deploy()
             .map_or(1, |last| last.attempt.saturating_add(1));
-        let ownership = self.ownership(snapshot, app);
+        let mut begin = Begin {
+            source: *source,
+            attempt,
+            ..Begin::of(Verb::Deploy, self.ownership(snapshot, app))
+        };
         self.write_status(snapshot, &Phase::Preflight).await?;
         let checked = tokio::select! {
             biased;
             () = cancel.cancelled() => return Err(ReconcileError::Interrupted),
-            () = self.ctx.newest.changed_beyond(&snapshot.app, *source) => {
-                Err(StepError::Superseded)
-            }
-            checked = self.preflight(snapshot, app, *source, &ownership) => checked,
+            // Nothing was touched: the newer manifest is simply taken up instead.
+            () = self.ctx.newest.changed_beyond(&snapshot.app, *source) => return Ok(()),
+            checked = self.preflight(snapshot, app, *source, &begin.ownership) => checked,
         };
         match checked {
             Ok(revision) => {
@@ -51,23 +54,13 @@ impl Reconciler {
                 if actions.is_empty() {
                     actions.push(Action::Traffic { service: None });
                 }
-                let begin = Begin {
-                    ownership,
-                    revision: Some(revision),
-                    source: *source,
-                    attempt,
-                };
-                self.operate(snapshot, Verb::Deploy, actions, Some(begin), cancel)
-                    .await
-                    .map(|_| ())
+                begin.revision = Some(revision);
+                self.operate(snapshot, begin, &actions, cancel).await?;
+                Ok(())
             }
             Err(StepError::Interrupted(error)) => Err(error),
-            // Nothing was touched: the newer manifest is simply taken up instead.
             Err(StepError::Superseded) => Ok(()),
-            Err(StepError::Failed(failure)) => {
-                self.refuse(snapshot, &ownership, *source, attempt, failure)
-                    .await
-            }
+            Err(StepError::Failed(failure)) => self.refuse(snapshot, &begin, failure).await,
         }
     }
 
@@ -100,6 +93,12 @@ impl Reconciler {
         let services = self.pin(app).await?;
         let revision = self.revision(snapshot, app, source, ownership, services);
         self.check_ports(snapshot, app).await?;
+        for (name, spec) in &app.spec.services {
+            self.ctx
+                .check_provisionable(&snapshot.app, ownership.incarnation, spec)
+                .await
+                .map_err(|failure| named(name, failure))?;
+        }
         let claims = plan::claims(ownership.incarnation, &revision);
         self.ctx
             .traffic
@@ -187,28 +186,9 @@ impl Reconciler {
     async fn refuse(
         &self,
         snapshot: &Snapshot,
-        ownership: &Ownership,
-        source: i64,
-        attempt: u32,
+        begin: &Begin,
         failure: Failure,
     ) -> Result<(), ReconcileError> {
-        let now = self.ctx.clock.now();
-        let operation = crate::state::Operation {
-            id: crate::state::OperationId::new(self.ctx.entropy.uuid_at(now).to_string()),
-            request: Request {
-                verb: Verb::Deploy,
-                revision: None::<RevisionNumber>,
-                service: None,
-            },
-            incarnation: ownership.incarnation,
-            source,
-            attempt,
-            started_at: now,
-            finished_at: None,
-            steps: Vec::new(),
-            outcome: None,
-            warnings: Vec::new(),
-        };
         let outcome = Outcome {
             result: OutcomeKind::Failed,
             reason: failure.reason.to_owned(),
@@ -216,24 +196,11 @@ impl Reconciler {
             retryable: failure.retryable,
         };
         tracing::warn!(app = %snapshot.app, reason = outcome.reason, "refused: {}", outcome.message);
-        let journal = Journal::new(
-            &self.ctx.records,
-            self.ctx.clock.as_ref(),
-            &snapshot.app,
-            operation,
-        );
-        let earlier: Vec<_> = snapshot
-            .records
-            .operations
-            .iter()
-            .map(|kept| kept.record.clone())
-            .collect();
-        let operation = journal
-            .finish(outcome, crate::store::Changes::default(), &earlier)
+        let operation = begin.operation(&self.ctx, Vec::new());
+        let operation = Journal::new(&self.ctx, &snapshot.app, operation)
+            .finish(outcome, Changes::default(), snapshot)
             .await?;
-        self.pacing.ended(&self.ctx, &snapshot.app, &operation, &[]);
-        self.ctx.observer.operation(&snapshot.app, &operation);
-        self.report(&snapshot.app, &operation).await;
+        self.ended(snapshot, &operation, &[]).await;
         Ok(())
     }
 }

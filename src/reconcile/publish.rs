@@ -1,8 +1,7 @@
-//! The publish step, and the names and records that steps share.
+//! The publish step, and what steps ask the revisions.
 
 use crate::manifest::ServiceName;
-use crate::runtime::Labels;
-use crate::state::{ActiveService, OutcomeKind, PinnedService, Revision, RevisionNumber, labels};
+use crate::state::{ActiveService, OutcomeKind, PinnedService, Revision, RevisionNumber};
 use crate::store::Changes;
 
 use super::error::{Failure, StepError};
@@ -47,6 +46,8 @@ impl Run<'_> {
         changes.put(keys.ownership(self.app), &self.ownership)?;
         changes.delete_prefix(keys.inhibitions_of(self.app, service));
         self.journal.succeed(index);
+        // One write for both: what follows ACTIVE is the graph.
+        self.journal.enter_traffic(index + 1);
         Ok(self.journal.write(changes).await?)
     }
 
@@ -106,50 +107,6 @@ impl Run<'_> {
         for number in &unused[..surplus] {
             changes.delete(self.ctx.records.keys().revision(self.app, *number));
         }
-    }
-
-    /// Labels of what this app's incarnation owns.
-    pub(super) fn labels(&self, service: Option<&ServiceName>) -> Labels {
-        let mut owned = Labels::from([
-            (labels::APP.to_owned(), self.app.to_string()),
-            (
-                labels::INCARNATION.to_owned(),
-                self.ownership.incarnation.to_string(),
-            ),
-        ]);
-        if let Some(service) = service {
-            owned.insert(labels::SERVICE.to_owned(), service.to_string());
-        }
-        owned
-    }
-
-    /// The private network's name: readable, and unlike an earlier incarnation's.
-    pub(super) fn network_name(&self) -> String {
-        format!(
-            "podherd-{}-{}",
-            self.app,
-            self.ownership.incarnation.short()
-        )
-    }
-
-    /// A volume's name on the host.
-    pub(super) fn volume_name(&self, volume: &str) -> String {
-        format!(
-            "podherd-{}-{}-{volume}",
-            self.app,
-            self.ownership.incarnation.short()
-        )
-    }
-
-    /// A candidate's name: by it a create whose reply was lost is found again.
-    pub(super) fn container_name(&self, service: &ServiceName, attempt: u32) -> String {
-        let operation = self.journal.operation().id.as_str();
-        let again = if attempt == 1 {
-            String::new()
-        } else {
-            format!("-{attempt}")
-        };
-        format!("podherd-{}-{service}-{operation}{again}", self.app)
     }
 }
 

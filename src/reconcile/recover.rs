@@ -3,16 +3,17 @@
 use tokio_util::sync::CancellationToken;
 
 use crate::manifest::AppName;
-use crate::plan::{Action, Phase, Snapshot};
+use crate::plan::{self, Action, Health, Phase, Snapshot};
 use crate::runtime::Container;
 use crate::state::{
-    InhibitionReason, Operation, OperationId, Outcome, OutcomeKind, Ownership, Resources, StepKind,
-    StepState, Verb, labels,
+    BindClaim, InhibitionReason, Operation, OperationId, Outcome, OutcomeKind, Ownership,
+    Resources, StepKind, StepState, Verb, labels,
 };
 use crate::store::{Changes, Kept};
 
 use super::error::ReconcileError;
 use super::journal::Journal;
+use super::ports::HostPort;
 use super::run::Begin;
 use super::{Reconciler, Verdict};
 
@@ -39,45 +40,44 @@ impl Reconciler {
         };
         let app = &snapshot.app;
         tracing::warn!(app = %app, operation = %id, "reconciling an interrupted operation");
+        self.withdraw_unverified(snapshot).await?;
         for candidate in candidates(snapshot, &operation) {
             if let Err(error) = self.ctx.remove(&candidate.id).await? {
-                return Err(self
-                    .candidate_stays(snapshot, candidate, error.to_string())
-                    .await);
+                let stays = self.candidate_stays(snapshot, candidate, error.to_string());
+                return Err(stays.await);
             }
         }
         let mut changes = Changes::default();
-        self.release_unnamed(snapshot, &operation, &mut changes)
-            .await?;
         self.clear_inhibitions(snapshot, &operation, &mut changes);
         let outcome = interrupted(&operation);
-        let ctx = &self.ctx;
-        let mut journal = Journal::resume(
-            &ctx.records,
-            ctx.clock.as_ref(),
-            app,
-            operation,
-            mod_revision,
-        );
-        for index in 0..journal.operation().steps.len() {
-            let step = &journal.operation().steps[index];
-            if step.state == StepState::Running {
-                let error = match step.kind {
-                    StepKind::Traffic => "interrupted before traffic was confirmed",
-                    _ => "interrupted",
-                };
-                journal.fail(index, error, None);
+        let mut journal = Journal::resume(&self.ctx, app, operation, mod_revision);
+        journal.release(&self.unnamed(snapshot, id).await?);
+        journal.interrupt();
+        let operation = journal.finish(outcome, changes, snapshot).await?;
+        self.ctx.observer.operation(app, &operation);
+        self.report(app, &operation).await;
+        Ok(())
+    }
+
+    /// Takes out of the graph what isn't the verified execution any more: whatever
+    /// becomes of the operation, nobody may be sent there meanwhile.
+    async fn withdraw_unverified(&self, snapshot: &Snapshot) -> Result<(), ReconcileError> {
+        let (Some(incarnation), Some(published)) = (snapshot.incarnation(), &snapshot.routes)
+        else {
+            return Ok(());
+        };
+        let records = &snapshot.records;
+        let mut active = records.active.clone();
+        for service in active.services.values_mut() {
+            if plan::health(snapshot, service) != Health::Verified {
+                service.verified = None;
             }
         }
-        let earlier: Vec<Operation> = snapshot
-            .records
-            .operations
-            .iter()
-            .map(|kept| kept.record.clone())
-            .collect();
-        let operation = journal.finish(outcome, changes, &earlier).await?;
-        ctx.observer.operation(app, &operation);
-        self.report(app, &operation).await;
+        let safe = plan::routes(incarnation, &active, &records.revisions);
+        if !published.backends().is_subset(&safe.backends()) {
+            // An error ends the pass: it is tried again before anything else is done.
+            self.ctx.traffic.apply(&snapshot.app, &safe).await?;
+        }
         Ok(())
     }
 
@@ -101,30 +101,20 @@ impl Reconciler {
         }
     }
 
-    /// Releases the ports that the operation claimed for what is gone.
-    async fn release_unnamed(
+    /// The ports that the operation claimed for what is gone.
+    async fn unnamed(
         &self,
         snapshot: &Snapshot,
-        operation: &Operation,
-        changes: &mut Changes,
-    ) -> Result<(), ReconcileError> {
-        let ctx = &self.ctx;
+        operation: &OperationId,
+    ) -> Result<Vec<HostPort>, ReconcileError> {
         let kept = |name: &str| {
-            snapshot
-                .containers
-                .iter()
-                .any(|container| container.name == name && is_active(snapshot, container))
+            let mut containers = snapshot.containers.iter();
+            containers.any(|container| container.name == name && is_active(snapshot, container))
         };
-        let held = ctx
-            .ports
-            .held(&ctx.records, &snapshot.app, |claim| {
-                claim.operation == operation.id && !kept(&claim.container_name)
-            })
-            .await?;
-        for (protocol, port) in &held {
-            changes.delete(ctx.records.keys().bind(&ctx.node, *protocol, *port));
-        }
-        Ok(ctx.ports.released(&ctx.records, &held).await?)
+        let (ports, records) = (&self.ctx.ports, &self.ctx.records);
+        let of_gone =
+            |claim: &BindClaim| &claim.operation == operation && !kept(&claim.container_name);
+        Ok(ports.held(records, &snapshot.app, of_gone).await?)
     }
 
     /// No candidate of the operation is left, so nothing can have a second
@@ -141,41 +131,24 @@ impl Reconciler {
         }
     }
 
-    /// Removes containers that no record names, as an operation.
-    pub(super) async fn sweep(
-        &self,
-        snapshot: &Snapshot,
-        actions: Vec<Action>,
-        cancel: &CancellationToken,
-    ) -> Result<Option<Verdict>, ReconcileError> {
-        let ownership = snapshot
-            .records
-            .ownership
-            .clone()
-            .or_else(|| ended(snapshot));
-        let begin = ownership.map(|ownership| Begin {
-            ownership,
-            revision: None,
-            source: 0,
-            attempt: 1,
-        });
-        self.upkeep(snapshot, Verb::Recover, actions, begin, cancel)
-            .await
-    }
-
     /// Performs an operation that isn't a deployment. When it fails, the pass
     /// ends, and the next one waits longer each time.
     pub(super) async fn upkeep(
         &self,
         snapshot: &Snapshot,
         verb: Verb,
-        actions: Vec<Action>,
-        begin: Option<Begin>,
+        actions: &[Action],
         cancel: &CancellationToken,
     ) -> Result<Option<Verdict>, ReconcileError> {
         let app = &snapshot.app;
-        let outcome = self.operate(snapshot, verb, actions, begin, cancel).await?;
-        if outcome.is_none_or(|outcome| outcome.result == OutcomeKind::Success) {
+        let live = snapshot.records.ownership.clone();
+        let Some(ownership) = live.or_else(|| ended(snapshot)) else {
+            tracing::warn!(app = %app, "ACTIVE without an ownership record: nothing is done");
+            return Ok(Some(Verdict::Settled));
+        };
+        let begin = Begin::of(verb, ownership);
+        let outcome = self.operate(snapshot, begin, actions, cancel).await?;
+        if outcome.result == OutcomeKind::Success {
             return Ok(None);
         }
         self.show(app).await?;

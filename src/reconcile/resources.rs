@@ -1,12 +1,76 @@
-//! The provision step: the private network and the volumes of a service.
+//! The private network and the volumes: checked in the preflight, created in the
+//! provision step.
 
-use crate::manifest::ServiceName;
-use crate::runtime::{Labels, deadline};
-use crate::state::{RevisionNumber, labels};
+use crate::manifest::{AppName, ServiceName, ServiceSpec};
+use crate::runtime::{Labels, RuntimeError, deadline};
+use crate::state::{Incarnation, RevisionNumber};
 use crate::store::Changes;
 
+use super::Context;
 use super::error::{Failure, StepError, runtime_failure};
+use super::names;
 use super::run::Run;
+
+/// What a service needs in the runtime before its container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Network,
+    Volume,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Network => "network",
+            Self::Volume => "volume",
+        }
+    }
+
+    async fn look(self, ctx: &Context, name: &str) -> Result<Option<Labels>, Failure> {
+        let found = match self {
+            Self::Network => ctx.runtime.network(name).await,
+            Self::Volume => ctx.runtime.volume(name).await,
+        };
+        found.map_err(|error| runtime_failure(&error))
+    }
+
+    async fn create(self, ctx: &Context, name: &str, labels: &Labels) -> Result<(), RuntimeError> {
+        match self {
+            Self::Network => ctx.runtime.create_network(name, labels).await,
+            Self::Volume => ctx.runtime.create_volume(name, labels).await,
+        }
+    }
+}
+
+/// The volumes of a service, as the host calls them.
+fn volumes<'s>(
+    app: &'s AppName,
+    incarnation: Incarnation,
+    spec: &'s ServiceSpec,
+) -> impl Iterator<Item = String> + 's {
+    let volumes = spec.volumes.iter();
+    volumes.map(move |volume| names::volume(app, incarnation, volume.name.as_str()))
+}
+
+impl Context {
+    /// Whether everything that a service needs is free to be created, or is this
+    /// incarnation's already.
+    pub(super) async fn check_provisionable(
+        &self,
+        app: &AppName,
+        incarnation: Incarnation,
+        spec: &ServiceSpec,
+    ) -> Result<(), Failure> {
+        let network = (Kind::Network, names::network(app, incarnation));
+        let volumes = volumes(app, incarnation, spec).map(|name| (Kind::Volume, name));
+        for (kind, name) in std::iter::once(network).chain(volumes) {
+            if let Some(found) = kind.look(self, &name).await? {
+                names::check_owner(kind.name(), &name, incarnation, &found)?;
+            }
+        }
+        Ok(())
+    }
+}
 
 impl Run<'_> {
     /// Creates the private network and the service's volumes; never takes over
@@ -17,72 +81,37 @@ impl Run<'_> {
         service: &ServiceName,
         revision: RevisionNumber,
     ) -> Result<(), StepError> {
-        let network = self.network_name();
-        let volumes: Vec<String> = self
-            .pinned_at(service, revision)?
-            .spec
-            .volumes
-            .iter()
-            .map(|volume| self.volume_name(volume.name.as_str()))
-            .collect();
-        self.ownership.resources.networks.insert(network.clone());
-        self.ownership
-            .resources
-            .volumes
-            .extend(volumes.iter().cloned());
+        let incarnation = self.ownership.incarnation;
+        let network = names::network(self.app, incarnation);
+        let spec = &self.pinned_at(service, revision)?.spec;
+        let volumes: Vec<String> = volumes(self.app, incarnation, spec).collect();
+        let owned = &mut self.ownership.resources;
+        owned.networks.insert(network.clone());
+        owned.volumes.extend(volumes.iter().cloned());
         let mut changes = Changes::default();
         changes.put(self.ctx.records.keys().ownership(self.app), &self.ownership)?;
         self.journal.begin(index, changes).await?;
-        self.ensure_network(&network).await?;
+        self.ensure(Kind::Network, &network).await?;
         for volume in &volumes {
-            self.ensure_volume(volume).await?;
+            self.ensure(Kind::Volume, volume).await?;
         }
         Ok(())
     }
 
-    async fn ensure_network(&self, name: &str) -> Result<(), StepError> {
-        let runtime = &self.ctx.runtime;
-        let look = |error| runtime_failure(&error);
-        let mut found = runtime.network(name).await.map_err(look)?;
+    async fn ensure(&self, kind: Kind, name: &str) -> Result<(), StepError> {
+        let incarnation = self.ownership.incarnation;
+        let mut found = kind.look(self.ctx, name).await?;
         if found.is_none() {
             self.ctx.permit(deadline::CREATE)?;
-            let created = runtime.create_network(name, &self.labels(None)).await;
+            let labels = names::labels(self.app, incarnation, None);
+            let created = kind.create(self.ctx, name, &labels).await;
             // Whatever the answer was, what is there now decides.
-            found = runtime.network(name).await.map_err(look)?;
-            if found.is_none() {
-                created.map_err(look)?;
+            found = kind.look(self.ctx, name).await?;
+            if let (None, Err(error)) = (&found, created) {
+                return Err(runtime_failure(&error).into());
             }
         }
-        self.check_owner("network", name, found.as_ref())
-    }
-
-    async fn ensure_volume(&self, name: &str) -> Result<(), StepError> {
-        let runtime = &self.ctx.runtime;
-        let look = |error| runtime_failure(&error);
-        let mut found = runtime.volume(name).await.map_err(look)?;
-        if found.is_none() {
-            self.ctx.permit(deadline::CREATE)?;
-            let created = runtime.create_volume(name, &self.labels(None)).await;
-            found = runtime.volume(name).await.map_err(look)?;
-            if found.is_none() {
-                created.map_err(look)?;
-            }
-        }
-        self.check_owner("volume", name, found.as_ref())
-    }
-
-    fn check_owner(&self, what: &str, name: &str, found: Option<&Labels>) -> Result<(), StepError> {
-        let ours = self.ownership.incarnation.to_string();
-        match found.and_then(|labels| labels.get(labels::INCARNATION)) {
-            Some(incarnation) if *incarnation == ours => Ok(()),
-            _ => Err(Failure::lasting(
-                "ForeignResource",
-                format!(
-                    "{what} {name} exists without this app's labels; it is never taken over: \
-                     rename or remove it by hand"
-                ),
-            )
-            .into()),
-        }
+        let found = found.unwrap_or_default();
+        Ok(names::check_owner(kind.name(), name, incarnation, &found)?)
     }
 }

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 use crate::manifest::ServiceName;
 use crate::runtime::{RuntimeError, deadline};
-use crate::state::{ContainerId, Inhibition, InhibitionReason};
+use crate::state::{BindClaim, ContainerId, Inhibition, InhibitionReason};
 use crate::store::Changes;
 
 use super::Context;
@@ -104,8 +106,8 @@ impl Run<'_> {
             let why = format!("leftover container {container} could not be removed: {error}");
             return Err(Failure::passing("CleanupFailed", why).into());
         }
-        self.release_binds(|claim| claim.container_name == name)
-            .await
+        let of_it = |claim: &BindClaim| claim.container_name == name;
+        Ok(self.release_binds(of_it).await?)
     }
 
     fn farewell(&self, service: &ServiceName) -> Farewell {
@@ -127,7 +129,7 @@ impl Context {
         &self,
         container: &ContainerId,
         farewell: &Farewell,
-        cancel: &tokio_util::sync::CancellationToken,
+        cancel: &CancellationToken,
     ) -> Result<Result<(), RuntimeError>, ReconcileError> {
         for (signal, within) in [
             (farewell.signal.as_str(), farewell.grace),
@@ -135,9 +137,10 @@ impl Context {
         ] {
             self.permit(deadline::SIGNAL)?;
             match self.runtime.signal(container, signal).await {
-                Ok(()) => {}
                 Err(error) if error.is_not_found() => return Ok(Ok(())),
-                Err(error) => return Ok(Err(error)),
+                // A reply was lost: the wait says whether the signal came through.
+                Err(error) if !error.is_ambiguous() => return Ok(Err(error)),
+                Ok(()) | Err(_) => {}
             }
             let stopped = tokio::select! {
                 biased;
@@ -150,11 +153,7 @@ impl Context {
                 Err(error) => return Ok(Err(error)),
             }
         }
-        self.permit(deadline::REMOVE)?;
-        if let Err(error) = self.runtime.remove(container, false).await {
-            return Ok(Err(error));
-        }
-        self.confirm_gone(container).await
+        self.remove_confirmed(container, false).await
     }
 
     /// Removes a container by force, and confirms that it is gone.
@@ -162,24 +161,25 @@ impl Context {
         &self,
         container: &ContainerId,
     ) -> Result<Result<(), RuntimeError>, ReconcileError> {
-        self.permit(deadline::REMOVE)?;
-        match self.runtime.remove(container, true).await {
-            Ok(()) => self.confirm_gone(container).await,
-            Err(error) => Ok(Err(error)),
-        }
+        self.remove_confirmed(container, true).await
     }
 
-    async fn confirm_gone(
+    /// Whatever the removal answers: that the container isn't there any more decides.
+    async fn remove_confirmed(
         &self,
         container: &ContainerId,
+        force: bool,
     ) -> Result<Result<(), RuntimeError>, ReconcileError> {
-        Ok(match self.runtime.inspect(container.as_str()).await {
-            Ok(None) => Ok(()),
-            Ok(Some(left)) => Err(RuntimeError::Refused {
+        self.permit(deadline::REMOVE)?;
+        let removed = self.runtime.remove(container, force).await;
+        let left = self.runtime.inspect(container.as_str()).await;
+        Ok(match (left, removed) {
+            (Ok(None), _) => Ok(()),
+            (_, Err(error)) | (Err(error), Ok(())) => Err(error),
+            (Ok(Some(left)), Ok(())) => Err(RuntimeError::Refused {
                 call: "remove",
-                message: format!("it is still there, as {:?}", left.state),
+                message: format!("it is still there, as {:?}", left.state).to_lowercase(),
             }),
-            Err(error) => Err(error),
         })
     }
 }

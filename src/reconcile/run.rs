@@ -1,6 +1,6 @@
 //! The sequencer: one operation, one journaled step at a time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -8,8 +8,8 @@ use tracing::Instrument as _;
 use crate::manifest::{AppName, ServiceName};
 use crate::plan::{Action, Phase, Snapshot, status};
 use crate::state::{
-    Active, Operation, OperationId, Outcome, OutcomeKind, Ownership, Request, Revision, StepKind,
-    Verb,
+    Active, BindClaim, Operation, OperationId, Outcome, OutcomeKind, Ownership, Request, Revision,
+    Status, Step, StepKind, StepState, Verb,
 };
 use crate::store::Changes;
 
@@ -36,6 +36,7 @@ pub(super) struct Run<'c> {
 
 /// What an operation is begun for.
 pub(super) struct Begin {
+    pub verb: Verb,
     pub ownership: Ownership,
     /// The revision that is deployed, when it isn't written yet.
     pub revision: Option<Revision>,
@@ -44,66 +45,77 @@ pub(super) struct Begin {
     pub attempt: u32,
 }
 
+impl Begin {
+    /// For an operation that takes up no manifest.
+    pub fn of(verb: Verb, ownership: Ownership) -> Self {
+        Self {
+            verb,
+            ownership,
+            revision: None,
+            source: 0,
+            attempt: 1,
+        }
+    }
+
+    /// The operation, not claimed yet.
+    pub fn operation(&self, ctx: &Context, steps: Vec<Step>) -> Operation {
+        let now = ctx.clock.now();
+        Operation {
+            id: OperationId::new(ctx.entropy.uuid_at(now).to_string()),
+            request: Request {
+                verb: self.verb,
+                revision: self.revision.as_ref().map(|revision| revision.number),
+                service: None,
+            },
+            incarnation: self.ownership.incarnation,
+            source: self.source,
+            attempt: self.attempt,
+            started_at: now,
+            finished_at: None,
+            steps,
+            outcome: None,
+            warnings: Vec::new(),
+        }
+    }
+}
+
 impl Reconciler {
     /// Performs the actions as one operation. A failure of a step is an outcome,
     /// not an error.
     pub(super) async fn operate(
         &self,
         snapshot: &Snapshot,
-        verb: Verb,
-        actions: Vec<Action>,
-        begin: Option<Begin>,
+        begin: Begin,
+        actions: &[Action],
         cancel: &CancellationToken,
-    ) -> Result<Option<Outcome>, ReconcileError> {
-        let Some(begin) = begin.or_else(|| begin_for_owned(snapshot)) else {
-            return Ok(None);
-        };
-        let operation = self.operation(verb, &actions, &begin);
+    ) -> Result<Outcome, ReconcileError> {
+        let operation = begin.operation(&self.ctx, steps(actions));
         let span = tracing::info_span!(
-            "operation", app = %snapshot.app, operation = %operation.id, verb = verb.as_str()
+            "operation",
+            app = %snapshot.app,
+            operation = %operation.id,
+            verb = begin.verb.as_str()
         );
         self.perform(snapshot, operation, actions, begin, cancel)
             .instrument(span)
             .await
-            .map(Some)
-    }
-
-    fn operation(&self, verb: Verb, actions: &[Action], begin: &Begin) -> Operation {
-        let now = self.ctx.clock.now();
-        Operation {
-            id: OperationId::new(self.ctx.entropy.uuid_at(now).to_string()),
-            request: Request {
-                verb,
-                revision: begin.revision.as_ref().map(|revision| revision.number),
-                service: None,
-            },
-            incarnation: begin.ownership.incarnation,
-            source: begin.source,
-            attempt: begin.attempt,
-            started_at: now,
-            finished_at: None,
-            steps: steps(actions),
-            outcome: None,
-            warnings: Vec::new(),
-        }
     }
 
     async fn perform(
         &self,
         snapshot: &Snapshot,
         operation: Operation,
-        actions: Vec<Action>,
+        actions: &[Action],
         begin: Begin,
         cancel: &CancellationToken,
     ) -> Result<Outcome, ReconcileError> {
         let ctx = &self.ctx;
-        let claim = self.claim(snapshot, operation.request.verb, &begin)?;
+        let claim = self.claim(snapshot, &begin, &operation)?;
         let mut revisions = snapshot.records.revisions.clone();
         if let Some(new) = begin.revision {
             revisions.retain(|revision| revision.number != new.number);
             revisions.push(new);
         }
-        let journal = Journal::new(&ctx.records, ctx.clock.as_ref(), &snapshot.app, operation);
         let mut run = Run {
             ctx,
             app: &snapshot.app,
@@ -112,33 +124,27 @@ impl Reconciler {
             active: snapshot.records.active.clone(),
             revisions,
             candidates: BTreeMap::new(),
-            journal,
+            journal: Journal::new(ctx, &snapshot.app, operation),
         };
         *run.journal.stage() = claim;
+        run.release_stale(snapshot).await?;
         tracing::info!(steps = actions.len(), "began");
-        let outcome = match run.steps(&actions).await {
-            Ok(()) => success(),
-            Err((_, StepError::Interrupted(error))) => {
+        let outcome = match run.steps(actions).await {
+            Ok(outcome) => outcome,
+            Err(error) => {
                 tracing::warn!(%error, "interrupted");
                 return Err(error);
             }
-            Err((index, StepError::Superseded)) => {
-                let failure = Failure::passing("Superseded", "a newer manifest arrived");
-                run.give_up(index, &actions, failure).await?
-            }
-            Err((index, StepError::Failed(failure))) => {
-                run.give_up(index, &actions, failure).await?
-            }
         };
-        self.end(snapshot, run, outcome, &actions).await
+        self.end(snapshot, run, outcome, actions).await
     }
 
     /// What is written together with the claim of an operation.
     fn claim(
         &self,
         snapshot: &Snapshot,
-        verb: Verb,
         begin: &Begin,
+        operation: &Operation,
     ) -> Result<Changes, ReconcileError> {
         let keys = self.ctx.records.keys();
         let app = &snapshot.app;
@@ -147,7 +153,7 @@ impl Reconciler {
             Some(known) if known == &begin.ownership => {}
             Some(_) => changes.put(keys.ownership(app), &begin.ownership)?,
             // Only a deployment begins an incarnation.
-            None if verb == Verb::Deploy => {
+            None if begin.verb == Verb::Deploy => {
                 changes.create(keys.ownership(app), &begin.ownership)?;
             }
             None => {}
@@ -157,9 +163,11 @@ impl Reconciler {
         {
             changes.create(keys.revision(app, revision.number), revision)?;
         }
-        let working = status(snapshot, &Phase::Working(verb), self.ctx.clock.now());
-        let known = snapshot.records.status.as_ref().map(|kept| &kept.record);
-        if known != Some(&working) {
+        if snapshot.has_status() {
+            let working = Status {
+                operation: Some(operation.id.clone()),
+                ..status(snapshot, &Phase::Working(begin.verb), self.ctx.clock.now())
+            };
             changes.put(keys.status(app), &working)?;
         }
         Ok(changes)
@@ -185,12 +193,6 @@ impl Reconciler {
             changes.put(self.ctx.records.keys().active(app), &active)?;
             run.forget_revisions(&mut changes);
         }
-        let earlier: Vec<Operation> = snapshot
-            .records
-            .operations
-            .iter()
-            .map(|kept| kept.record.clone())
-            .collect();
         tracing::info!(
             outcome = outcome.result.as_str(),
             reason = outcome.reason.as_str(),
@@ -199,25 +201,27 @@ impl Reconciler {
         );
         let operation = run
             .journal
-            .finish(outcome.clone(), changes, &earlier)
+            .finish(outcome.clone(), changes, snapshot)
             .await?;
-        self.pacing.ended(&self.ctx, app, &operation, actions);
-        self.ctx.observer.operation(app, &operation);
+        self.ended(snapshot, &operation, actions).await;
+        Ok(outcome)
+    }
+
+    /// Tells everybody who wants to know how an operation ended.
+    pub(super) async fn ended(
+        &self,
+        snapshot: &Snapshot,
+        operation: &Operation,
+        actions: &[Action],
+    ) {
+        let app = &snapshot.app;
+        self.pacing.ended(&self.ctx, app, operation, actions);
+        self.ctx.observer.operation(app, operation);
         for step in &operation.steps {
             self.ctx.observer.step(app, step);
         }
-        self.report(app, &operation).await;
-        Ok(outcome)
+        self.report(app, operation).await;
     }
-}
-
-fn begin_for_owned(snapshot: &Snapshot) -> Option<Begin> {
-    Some(Begin {
-        ownership: snapshot.records.ownership.clone()?,
-        revision: None,
-        source: 0,
-        attempt: 1,
-    })
 }
 
 fn success() -> Outcome {
@@ -230,14 +234,73 @@ fn success() -> Outcome {
 }
 
 impl Run<'_> {
-    async fn steps(&mut self, actions: &[Action]) -> Result<(), (usize, StepError)> {
+    /// Stages the release of what is claimed for containers that aren't there: the
+    /// predecessor of a rebuild, a create that came to nothing.
+    async fn release_stale(&mut self, snapshot: &Snapshot) -> Result<(), ReconcileError> {
+        let there: BTreeSet<&str> = snapshot
+            .containers
+            .iter()
+            .map(|container| container.name.as_str())
+            .collect();
+        let stale = |claim: &BindClaim| !there.contains(claim.container_name.as_str());
+        Ok(self.release_binds(stale).await?)
+    }
+
+    /// Performs the actions in order. The first failure ends a deployment or a
+    /// removal; a recovery goes on with the services that are left, so that one
+    /// never holds up another.
+    async fn steps(&mut self, actions: &[Action]) -> Result<Outcome, ReconcileError> {
+        let goes_on = self.journal.operation().request.verb == Verb::Recover;
+        let mut failures: Vec<(Option<ServiceName>, Failure)> = Vec::new();
         for (index, action) in actions.iter().enumerate() {
-            self.step(index, action)
-                .await
-                .map_err(|error| (index, error))?;
-            self.journal.succeed(index);
+            let service = action.service();
+            let failed = |(failed, _): &(Option<ServiceName>, Failure)| failed.as_ref() == service;
+            if failures.iter().any(failed) {
+                continue;
+            }
+            let failure = match self.step(index, action).await {
+                Ok(()) => {
+                    self.journal.succeed(index);
+                    continue;
+                }
+                Err(StepError::Interrupted(error)) => return Err(error),
+                Err(StepError::Superseded) => {
+                    Failure::passing("Superseded", "a newer manifest arrived")
+                }
+                Err(StepError::Failed(failure)) => failure,
+            };
+            self.give_up(index, service, &failure).await?;
+            failures.push((service.cloned(), failure));
+            if !goes_on {
+                break;
+            }
         }
-        Ok(())
+        Ok(self.outcome(&failures))
+    }
+
+    fn outcome(&self, failures: &[(Option<ServiceName>, Failure)]) -> Outcome {
+        let Some((_, first)) = failures.first() else {
+            return success();
+        };
+        let done = self.journal.operation().steps.iter().any(|step| {
+            step.kind == StepKind::Publish
+                && step.state == StepState::Succeeded
+                && !failures.iter().any(|(failed, _)| failed == &step.service)
+        });
+        let told = |(service, failure): &(Option<ServiceName>, Failure)| match service {
+            Some(service) => format!("service {service}: {}", failure.message),
+            None => failure.message.clone(),
+        };
+        Outcome {
+            result: if done {
+                OutcomeKind::Partial
+            } else {
+                OutcomeKind::Failed
+            },
+            reason: first.reason.to_owned(),
+            message: failures.iter().map(told).collect::<Vec<_>>().join("; "),
+            retryable: first.retryable,
+        }
     }
 
     async fn step(&mut self, index: usize, action: &Action) -> Result<(), StepError> {
@@ -246,7 +309,7 @@ impl Run<'_> {
         }
         // Before a withdrawal nothing of the service is touched yet.
         let first = matches!(action, Action::Withdraw { .. } | Action::Provision { .. });
-        if first && self.superseded() {
+        if first && self.superseded().await {
             return Err(StepError::Superseded);
         }
         let service = action
@@ -294,54 +357,34 @@ impl Run<'_> {
     }
 
     /// Whether a newer manifest than the one being deployed arrived.
-    pub(super) fn superseded(&self) -> bool {
+    async fn superseded(&self) -> bool {
         let operation = self.journal.operation();
-        operation.deploys() && self.ctx.newest.newest(self.app) > operation.source
+        operation.deploys() && self.ctx.superseded(self.app, operation.source).await
     }
 
     /// Returns when a newer manifest than the one being deployed arrives.
     pub(super) async fn supersession(&self) {
         let operation = self.journal.operation();
         if operation.deploys() {
-            self.ctx
-                .newest
-                .changed_beyond(self.app, operation.source)
-                .await;
+            self.ctx.supersession(self.app, operation.source).await;
         } else {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Undoes what can be undone of a failed step, and says how it ended.
+    /// Journals that a step failed, and undoes what can be undone of its service.
     async fn give_up(
         &mut self,
         index: usize,
-        actions: &[Action],
-        failure: Failure,
-    ) -> Result<Outcome, ReconcileError> {
-        self.journal
-            .fail(index, &failure.message, failure.diagnostics.clone());
-        let service = actions.get(index).and_then(Action::service);
-        if let Some(service) = service {
-            self.discard_candidate(service).await?;
+        service: Option<&ServiceName>,
+        failure: &Failure,
+    ) -> Result<(), ReconcileError> {
+        tracing::warn!(reason = failure.reason, "{}", failure.message);
+        let diagnostics = failure.diagnostics.clone();
+        self.journal.fail(index, &failure.message, diagnostics);
+        match service {
+            Some(service) => self.discard_candidate(service).await,
+            None => Ok(()),
         }
-        let done = actions.iter().enumerate().any(|(other, action)| {
-            action.kind() == StepKind::Publish
-                && action.service() != service
-                && self.journal.succeeded(other)
-        });
-        let subject = service
-            .map(|service| format!("service {service}: "))
-            .unwrap_or_default();
-        Ok(Outcome {
-            result: if done {
-                OutcomeKind::Partial
-            } else {
-                OutcomeKind::Failed
-            },
-            reason: failure.reason.to_owned(),
-            message: format!("{subject}{}", failure.message),
-            retryable: failure.retryable,
-        })
     }
 }

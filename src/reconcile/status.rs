@@ -21,8 +21,7 @@ impl Reconciler {
         snapshot: &Snapshot,
         phase: &Phase,
     ) -> Result<(), ReconcileError> {
-        // An app without a manifest and without anything of its own has no status.
-        if snapshot.desired == plan::Desired::Absent && snapshot.records.ownership.is_none() {
+        if !snapshot.has_status() {
             return Ok(());
         }
         let status = plan::status(snapshot, phase, self.ctx.clock.now());
@@ -45,10 +44,11 @@ impl Reconciler {
 
     /// What the app waits for while nothing is done.
     pub(super) fn resting_phase(&self, snapshot: &Snapshot) -> Phase {
+        let source = snapshot.desired.source();
         let failed = snapshot
             .last_deploy()
-            .filter(|_| snapshot.desired.source() != snapshot.records.active.source);
-        match (failed, self.pacing.next_try(&snapshot.app)) {
+            .filter(|_| source != snapshot.records.active.source);
+        match (failed, self.pacing.next_try(&snapshot.app, source)) {
             (Some(operation), Some(at)) => Phase::Retry {
                 attempt: operation.attempt + 1,
                 at,

@@ -6,7 +6,7 @@ use crate::state::{Active, ContainerId, Warning};
 use crate::store::Changes;
 use crate::traffic::Drain;
 
-use super::error::{StepError, traffic_error};
+use super::error::{ReconcileError, StepError, traffic_error};
 use super::run::Run;
 
 impl Run<'_> {
@@ -45,7 +45,11 @@ impl Run<'_> {
             .map_or(std::time::Duration::ZERO, |pinned| {
                 pinned.spec.update.drain.get()
             });
-        let drained = self.ctx.traffic.drain(container, within).await;
+        let drained = tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => return Err(ReconcileError::Interrupted.into()),
+            drained = self.ctx.traffic.drain(container, within) => drained,
+        };
         if let Drain::Expired { in_flight } = drained.map_err(|e| traffic_error("drain", e))? {
             self.journal.warn(Warning {
                 service: Some(service.clone()),
@@ -61,7 +65,10 @@ impl Run<'_> {
 
     /// Applies the graph that follows from ACTIVE, confirmed.
     pub(super) async fn apply_traffic(&mut self, index: usize) -> Result<(), StepError> {
-        self.journal.begin(index, Changes::default()).await?;
+        // The write that published may have said already that this begins.
+        if !self.journal.running(index) {
+            self.journal.begin(index, Changes::default()).await?;
+        }
         let active = self.active.clone();
         self.publish_routes("publish", &active).await
     }

@@ -221,11 +221,10 @@ impl Records {
             ])
             .await?;
         let at = |index: usize| view.ranges.get(index).map_or(&[][..], Vec::as_slice);
-        let mut operations = at(5)
-            .iter()
-            .map(decode_entry)
-            .collect::<Result<Vec<Kept<Operation>>, _>>()?;
-        operations.sort_by_key(|kept| (kept.record.started_at, kept.record.id.clone()));
+        // In the order in which they were claimed: a calendar may be set back.
+        let mut operations: Vec<&Entry> = at(5).iter().collect();
+        operations.sort_by_key(|entry| entry.create_revision);
+        let operations = operations.into_iter().map(decode_entry);
         Ok(AppRecords {
             at: view.revision,
             manifest: at(0).first().cloned(),
@@ -235,10 +234,18 @@ impl Records {
                 .unwrap_or_default(),
             intent: decode_first(at(3))?.map(|kept| kept.record),
             inhibitions: decode_all(at(4))?,
-            operations,
+            operations: operations.collect::<Result<_, _>>()?,
             revisions: decode_all(at(6))?,
             status: decode_first(at(7))?,
         })
+    }
+
+    /// The manifest as it is now; `None` when there is none.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn manifest(&self, app: &AppName) -> Result<Option<Entry>, RecordsError> {
+        Ok(self.first(self.keys.app(app)).await?)
     }
 
     /// The host ports that are claimed on a node, by key.
@@ -268,12 +275,9 @@ impl Records {
         &self,
         incarnation: Incarnation,
     ) -> Result<Option<Retained>, RecordsError> {
-        let view = self
-            .store
-            .read(&[Range::Key(self.keys.retained(incarnation))])
-            .await?;
-        let entries = view.ranges.first().map_or(&[][..], Vec::as_slice);
-        Ok(decode_first(entries)?.map(|kept| kept.record))
+        let entry = self.first(self.keys.retained(incarnation)).await?;
+        let kept = entry.as_ref().map(decode_entry).transpose()?;
+        Ok(kept.map(|kept| kept.record))
     }
 
     /// Writes a record and the changes that go with it, in one transaction, once.
@@ -369,9 +373,13 @@ impl Records {
         }
     }
 
+    async fn first(&self, key: String) -> Result<Option<Entry>, StoreError> {
+        let view = self.store.read(&[Range::Key(key)]).await?;
+        Ok(view.ranges.into_iter().flatten().next())
+    }
+
     async fn written(&self, key: &str, value: &[u8]) -> Result<Option<i64>, StoreError> {
-        let view = self.store.read(&[Range::Key(key.to_owned())]).await?;
-        let entry = view.ranges.first().and_then(|entries| entries.first());
+        let entry = self.first(key.to_owned()).await?;
         Ok(entry
             .filter(|entry| entry.value == value)
             .map(|entry| entry.mod_revision))

@@ -72,17 +72,20 @@ pub struct Backend {
 }
 
 impl AppRoutes {
+    /// Who answers for which service.
+    pub fn backends(&self) -> BTreeSet<(&ServiceName, &Backend)> {
+        let http = self.http.iter().map(|rule| (&rule.service, &rule.backends));
+        let streams = self.tcp.iter().chain(&self.udp);
+        let streams = streams.map(|rule| (&rule.service, &rule.backends));
+        http.chain(streams)
+            .flat_map(|(service, backends)| backends.iter().map(move |backend| (service, backend)))
+            .collect()
+    }
+
     /// The containers that are routed to.
     pub fn containers(&self) -> BTreeSet<&ContainerId> {
-        let http = self.http.iter().flat_map(|rule| &rule.backends);
-        let streams = self
-            .tcp
-            .iter()
-            .chain(&self.udp)
-            .flat_map(|rule| &rule.backends);
-        http.chain(streams)
-            .map(|backend| &backend.container)
-            .collect()
+        let backends = self.backends().into_iter();
+        backends.map(|(_, backend)| &backend.container).collect()
     }
 
     /// The same routes with this service's backends taken out.

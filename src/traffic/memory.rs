@@ -82,7 +82,9 @@ impl MemoryTraffic {
     pub fn may_reach(&self, container: &ContainerId) -> bool {
         self.lock().apps.values().any(|entry| {
             let graphs = entry.routes.iter().chain(&entry.lingering);
-            graphs.flat_map(AppRoutes::containers).any(|found| found == container)
+            graphs
+                .flat_map(AppRoutes::containers)
+                .any(|found| found == container)
         })
     }
 
@@ -124,33 +126,45 @@ impl MemoryTraffic {
     }
 }
 
+/// The services that lost a backend, and those that gained one.
+type Difference = (BTreeSet<ServiceName>, BTreeSet<ServiceName>);
+
+fn difference(before: Option<&AppRoutes>, after: Option<&AppRoutes>) -> Difference {
+    let backends = |routes: Option<&'_ AppRoutes>| {
+        routes.map(|routes| {
+            let owned = routes.backends().into_iter();
+            owned
+                .map(|(service, backend)| (service.clone(), backend.clone()))
+                .collect::<BTreeSet<_>>()
+        })
+    };
+    let (before, after) = (
+        backends(before).unwrap_or_default(),
+        backends(after).unwrap_or_default(),
+    );
+    let services = |(service, _): &(ServiceName, super::Backend)| service.clone();
+    (
+        before.difference(&after).map(services).collect(),
+        after.difference(&before).map(services).collect(),
+    )
+}
+
 impl Graph {
     /// Which services lost and which gained a backend.
-    fn write(
-        &mut self,
-        app: &AppName,
-        routes: Option<&AppRoutes>,
-    ) -> (BTreeSet<ServiceName>, BTreeSet<ServiceName>) {
+    fn write(&mut self, app: &AppName, routes: Option<&AppRoutes>) -> Difference {
         let next = self.revision + 1;
         let entry = self.apps.entry(app.clone()).or_default();
         if entry.routes.as_ref() == routes {
-            return Default::default();
+            return Difference::default();
         }
-        let before = entry.routes.as_ref().map(backends).unwrap_or_default();
-        let after = routes.map(backends).unwrap_or_default();
         if entry.routes.is_none() {
             entry.created = next;
         }
-        entry
-            .lingering
-            .extend(std::mem::replace(&mut entry.routes, routes.cloned()));
+        let before = std::mem::replace(&mut entry.routes, routes.cloned());
+        let (lost, gained) = difference(before.as_ref(), routes);
+        entry.lingering.extend(before);
         self.revision = next;
-        let services = |one: &Backends, other: &Backends| {
-            one.difference(other)
-                .map(|(service, _)| service.clone())
-                .collect()
-        };
-        (services(&before, &after), services(&after, &before))
+        (lost, gained)
     }
 
     fn confirms(&mut self, withdraws: bool) -> bool {
@@ -173,24 +187,6 @@ impl Graph {
         published.collect()
     }
 }
-
-type Backends = BTreeSet<(ServiceName, super::Backend)>;
-
-fn backends(routes: &AppRoutes) -> Backends {
-    let http = routes
-        .http
-        .iter()
-        .map(|rule| (&rule.service, &rule.backends));
-    let streams = routes.tcp.iter().chain(&routes.udp);
-    let streams = streams.map(|rule| (&rule.service, &rule.backends));
-    http.chain(streams)
-        .flat_map(|(service, backends)| {
-            let of = |backend: &super::Backend| (service.clone(), backend.clone());
-            backends.iter().map(of)
-        })
-        .collect()
-}
-
 
 impl fmt::Debug for MemoryTraffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -28,7 +28,10 @@ async fn cut_everywhere(
             if !world.pass_cut("blog", number, cut).await {
                 break;
             }
-            println!("{cut:?} at {number}, takes over: {takes_over}: {:?}", world.effects());
+            println!(
+                "{cut:?} at {number}, takes over: {takes_over}: {:?}",
+                world.effects()
+            );
             reached += 1;
             world.check();
             if takes_over {
@@ -103,5 +106,7 @@ fn crash(world: &World) {
 }
 
 fn remove(world: &World) {
-    world.runtime.remove_by_hand(world.container("web").id.as_str());
+    world
+        .runtime
+        .remove_by_hand(world.container("web").id.as_str());
 }

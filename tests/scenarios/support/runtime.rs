@@ -7,8 +7,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use podherd::manifest::PullPolicy;
 use podherd::runtime::{
-    Container, ContainerSpec, ContainerSummary, Image, Labels, Runtime, RuntimeError,
-    RuntimeEvents,
+    Container, ContainerSpec, ContainerSummary, Image, Labels, Runtime, RuntimeError, RuntimeEvents,
 };
 use podherd::state::{ContainerId, Digest};
 

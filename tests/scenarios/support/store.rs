@@ -52,7 +52,9 @@ impl RecordingStore {
         let fence = self.watch.keys.leader();
         let mut meaning = Meaning::default();
         if !txn.compares.iter().any(|compare| compare.key == fence) {
-            meaning.violations.push("a write without a fence".to_owned());
+            meaning
+                .violations
+                .push("a write without a fence".to_owned());
         }
         for write in &txn.writes {
             match write {
@@ -75,7 +77,9 @@ impl RecordingStore {
         if let Some(service) = self.inhibited(key) {
             meaning.effects.push(format!("inhibit {service}"));
         } else if self.is(key, "active") {
-            let before: Active = before.map(|value| decode(&value).unwrap()).unwrap_or_default();
+            let before: Active = before
+                .map(|value| decode(&value).unwrap())
+                .unwrap_or_default();
             let (publishes, wrong) = self.watch.publishes(&before, &decode(value).unwrap());
             meaning.violations.extend(wrong);
             if publishes {

@@ -63,7 +63,10 @@ impl Watch {
             return;
         };
         if self.traffic.may_reach(&container.id) {
-            self.note(format!("{} is ended while it may be reached", container.name));
+            self.note(format!(
+                "{} is ended while it may be reached",
+                container.name
+            ));
         }
         if !container.labels.contains_key(labels::INCARNATION) {
             self.note(format!("{} isn't ours, and is ended", container.name));
@@ -96,12 +99,19 @@ impl Watch {
             }
             publishes = true;
             let container = self.runtime.container(service.container.as_str());
-            if container.as_ref().and_then(|container| container.started_at) != service.verified {
-                wrong.push(format!("ACTIVE of {name} names an execution that isn't there"));
+            if container
+                .as_ref()
+                .and_then(|container| container.started_at)
+                != service.verified
+            {
+                wrong.push(format!(
+                    "ACTIVE of {name} names an execution that isn't there"
+                ));
             }
             for bind in &service.binds {
                 let (reply, who) = self.runtime.reply_at(bind.address(), bind.protocol);
-                if reply != podherd::runtime::Reply::Fine || who.as_ref() != Some(&service.container)
+                if reply != podherd::runtime::Reply::Fine
+                    || who.as_ref() != Some(&service.container)
                 {
                     wrong.push(format!("ACTIVE of {name} names a bind that doesn't answer"));
                 }
@@ -123,10 +133,16 @@ impl Watch {
             let named = active.services.values().any(|service| {
                 service.container == backend.container
                     && service.verified == Some(backend.started_at)
-                    && service.binds.iter().any(|bind| bind.address() == backend.address)
+                    && service
+                        .binds
+                        .iter()
+                        .any(|bind| bind.address() == backend.address)
             });
             if !named {
-                self.note(format!("the graph names {}, ACTIVE doesn't", backend.container));
+                self.note(format!(
+                    "the graph names {}, ACTIVE doesn't",
+                    backend.container
+                ));
             }
         }
     }

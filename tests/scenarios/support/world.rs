@@ -295,7 +295,8 @@ impl World {
     }
 
     pub fn active(&self, app: &str) -> Active {
-        self.record(&self.keys.active(&name(app))).unwrap_or_default()
+        self.record(&self.keys.active(&name(app)))
+            .unwrap_or_default()
     }
 
     /// What ACTIVE says of a service.
@@ -324,7 +325,10 @@ impl World {
     pub fn claims(&self) -> Vec<String> {
         let node: NodeName = "host-a".parse().unwrap();
         let claims: Vec<podherd::state::BindClaim> = self.records(&self.keys.binds(&node));
-        claims.into_iter().map(|claim| claim.container_name).collect()
+        claims
+            .into_iter()
+            .map(|claim| claim.container_name)
+            .collect()
     }
 
     pub fn routes(&self, app: &str) -> Option<AppRoutes> {
@@ -371,7 +375,11 @@ impl World {
             claims.extend(active.binds.iter().map(|_| container.name.clone()));
             for bind in &active.binds {
                 let (_, who) = self.runtime.reply_at(bind.address(), bind.protocol);
-                assert_eq!(who, Some(container.id.clone()), "{name} answers on its bind");
+                assert_eq!(
+                    who,
+                    Some(container.id.clone()),
+                    "{name} answers on its bind"
+                );
             }
         }
         let mut held = self.claims();
@@ -381,11 +389,18 @@ impl World {
         let routed = self.routes(app);
         let routed = routed.iter().flat_map(AppRoutes::containers);
         for container in routed {
-            let named = active.services.values().any(|it| &it.container == container);
+            let named = active
+                .services
+                .values()
+                .any(|it| &it.container == container);
             assert!(named, "routes follow ACTIVE");
         }
         assert!(self.operations(app).iter().all(|it| !it.in_flight()));
-        assert!(self.inhibitions(app).is_empty(), "{:?}", self.inhibitions(app));
+        assert!(
+            self.inhibitions(app).is_empty(),
+            "{:?}",
+            self.inhibitions(app)
+        );
         let ready = self.condition(app, ConditionType::Ready);
         assert_eq!(ready.status, podherd::state::Truth::True, "{ready:?}");
     }
@@ -417,7 +432,10 @@ fn without_diagnostics(operation: &[u8]) -> String {
 /// Writes the leadership key anew: whoever led before doesn't any more.
 async fn win(store: &MemoryStore, keys: &Keys) -> Fence {
     let key = keys.leader();
-    store.commit(Txn::default().delete(key.clone())).await.unwrap();
+    store
+        .commit(Txn::default().delete(key.clone()))
+        .await
+        .unwrap();
     let won = Txn::default().put(key.clone(), b"{}".to_vec());
     let Commit::Applied(create_revision) = store.commit(won).await.unwrap() else {
         panic!("nothing was compared");

@@ -1,0 +1,99 @@
+//! Bringing back what ACTIVE names: the exact containers, never a newer revision.
+
+use std::time::Duration;
+
+use crate::manifest::{RestartPolicy, ServiceName};
+use crate::state::{ActiveService, StepKind, StepState};
+
+use super::health::{Health, health, retired_by_deploy};
+use super::sequence::{create, verify, withdraw};
+use super::{Action, Due, Snapshot};
+
+/// How soon a container in a passing state is looked at again.
+const UNCLEAR: Duration = Duration::from_secs(2);
+
+/// Every withdrawal that is due, then what brings each service back; and the time
+/// after which more can be done, when something has to wait.
+pub fn repair(snapshot: &Snapshot) -> (Vec<Action>, Option<Duration>) {
+    let mut actions = withdrawals(snapshot);
+    let mut later: Option<Duration> = None;
+    for (name, service) in &snapshot.records.active.services {
+        let (again, wait) = bring_back(snapshot, name, service);
+        actions.extend(again);
+        later = later.into_iter().chain(wait).min();
+    }
+    (actions, later)
+}
+
+/// Takes out of the graph every service whose container isn't the verified
+/// execution, and every one whose last withdrawal wasn't confirmed.
+pub(super) fn withdrawals(snapshot: &Snapshot) -> Vec<Action> {
+    let services = snapshot.records.active.services.iter();
+    services
+        .filter(|(name, service)| {
+            let changed =
+                service.verified.is_some() && health(snapshot, service) != Health::Verified;
+            changed || owes_withdrawal(snapshot, name)
+        })
+        .map(|(name, _)| withdraw(name, None))
+        .collect()
+}
+
+/// Whether the last withdrawal of the service began and wasn't confirmed. Then some
+/// data plane may still serve what was to be withdrawn: nothing of the service is
+/// published before it is.
+fn owes_withdrawal(snapshot: &Snapshot, service: &ServiceName) -> bool {
+    let steps = snapshot
+        .operations()
+        .flat_map(|operation| operation.steps.iter().rev());
+    let mut withdrawals = steps.filter(|step| {
+        step.kind == StepKind::Withdraw
+            && step.service.as_ref().is_none_or(|of| of == service)
+            && step.started_at.is_some()
+    });
+    let last = withdrawals.next();
+    last.is_some_and(|step| step.state == StepState::Failed)
+}
+
+/// What makes the service serve again, or how long it has to wait for that.
+fn bring_back(
+    snapshot: &Snapshot,
+    name: &ServiceName,
+    service: &ActiveService,
+) -> (Vec<Action>, Option<Duration>) {
+    let container = service.container.clone();
+    let again = match health(snapshot, service) {
+        Health::Verified if !owes_withdrawal(snapshot, name) => return (Vec::new(), None),
+        Health::Verified | Health::Unverified => {
+            let mut actions = vec![Action::Inspect {
+                service: name.clone(),
+                container,
+            }];
+            actions.extend(verify(name));
+            actions
+        }
+        Health::Down { exit_code } if wants_restart(snapshot, name, exit_code) => {
+            let mut actions = vec![Action::Start {
+                service: name.clone(),
+                container: Some(container),
+            }];
+            actions.extend(verify(name));
+            actions
+        }
+        Health::Missing if !retired_by_deploy(snapshot, name) => create(name, service.revision),
+        Health::Down { .. } | Health::Missing | Health::Inhibited => return (Vec::new(), None),
+        Health::Unclear(_) => return (Vec::new(), Some(UNCLEAR)),
+    };
+    match snapshot.restart_due.get(name) {
+        Some(Due::After(wait)) => (Vec::new(), Some(*wait)),
+        Some(Due::Now) | None => (again, None),
+    }
+}
+
+fn wants_restart(snapshot: &Snapshot, name: &ServiceName, exit_code: Option<i32>) -> bool {
+    match snapshot.pinned(name).map(|pinned| pinned.spec.restart) {
+        Some(RestartPolicy::Always) => true,
+        Some(RestartPolicy::OnFailure) => exit_code != Some(0),
+        Some(RestartPolicy::Never) | None => false,
+    }
+}
