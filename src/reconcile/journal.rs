@@ -129,6 +129,8 @@ impl<'c> Journal<'c> {
         let now = self.ctx.clock.now();
         if let Some(step) = self.operation.steps.get_mut(index) {
             step.state = StepState::Succeeded;
+            // A step that is nothing but a write begins and ends with it.
+            step.started_at.get_or_insert(now);
             step.finished_at = Some(now);
         }
     }

@@ -18,4 +18,4 @@ mod world;
 
 pub use cut::Cut;
 pub use manifest::{Manifest, app, blog, reference};
-pub use world::{World, name, service};
+pub use world::{PRINTED, World, name};

@@ -9,8 +9,8 @@ use podherd::probe::MemoryProber;
 use podherd::reconcile::{Context, Ports, ReconcileError, Reconciler, Unobserved, Verdict};
 use podherd::runtime::{Behaviour, Container, EffectLog, MemoryImage, MemoryRuntime};
 use podherd::state::{
-    Active, ActiveService, Condition, ConditionType, Event, Inhibition, Keys, Operation, Record,
-    Status, decode, labels,
+    Active, ActiveService, Condition, ConditionType, Event, Inhibition, Keys, Operation, Ownership,
+    Record, Retained, Revision, Status, decode, labels,
 };
 use podherd::store::{
     AuthorityKeeper, Commit, Fence, MemoryStore, Newest, Records, Store, Txn, authority,
@@ -38,7 +38,7 @@ pub fn name(app: &str) -> AppName {
     app.parse().unwrap()
 }
 
-pub fn service(name: &str) -> ServiceName {
+fn service(name: &str) -> ServiceName {
     name.parse().unwrap()
 }
 
@@ -128,6 +128,11 @@ impl World {
     pub fn push(&self, image: &str, content: MemoryImage) {
         self.runtime
             .push_image(&reference(image), content.prints(PRINTED));
+    }
+
+    /// How long every look at an image takes from now on.
+    pub fn pulls_take(&self, time: Duration) {
+        *self.watch.pulls_take.lock().unwrap() = time;
     }
 
     // What people do.
@@ -220,6 +225,33 @@ impl World {
         self.reconciler = Reconciler::new(ctx);
     }
 
+    /// The leadership ends after this time, unless renewed.
+    pub fn lead_for(&self, time: Duration) {
+        self.keeper.hold(self.fence.clone(), Instant::now() + time);
+    }
+
+    /// One pass, in the middle of which something happens after this time.
+    pub async fn pass_while(&self, app: &str, after: Duration, happens: impl AsyncFnOnce()) {
+        let later = async {
+            tokio::time::sleep(after).await;
+            happens().await;
+        };
+        let _ = tokio::join!(self.pass(app), later);
+    }
+
+    /// Passes as they become due, for so long.
+    pub async fn run_for(&self, app: &str, time: Duration) {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            let next = match self.pass(app).await {
+                Ok(Verdict::Settled) => end,
+                Ok(Verdict::Again(pause)) => Instant::now() + pause,
+                Err(_) => Instant::now() + Duration::from_secs(1),
+            };
+            tokio::time::sleep_until(next.min(end)).await;
+        }
+    }
+
     /// Another controller leads from now on; this one doesn't know yet.
     pub async fn overtake(&self) {
         win(&self.store, &self.keys).await;
@@ -299,6 +331,10 @@ impl World {
             .unwrap_or_default()
     }
 
+    pub fn active_revision(&self, app: &str, service: &str) -> u64 {
+        self.serving(app, service).revision.0
+    }
+
     /// What ACTIVE says of a service.
     pub fn serving(&self, app: &str, service_name: &str) -> ActiveService {
         self.active(app).services[&service(service_name)].clone()
@@ -311,6 +347,18 @@ impl World {
     /// The newest operation.
     pub fn last(&self, app: &str) -> Operation {
         self.operations(app).pop().unwrap()
+    }
+
+    pub fn revisions(&self, app: &str) -> Vec<Revision> {
+        self.records(&self.keys.revisions(&name(app)))
+    }
+
+    pub fn ownership(&self, app: &str) -> Option<Ownership> {
+        self.record(&self.keys.ownership(&name(app)))
+    }
+
+    pub fn retained(&self) -> Vec<Retained> {
+        self.records(&self.keys.retained_all())
     }
 
     pub fn inhibitions(&self, app: &str) -> Vec<Inhibition> {
