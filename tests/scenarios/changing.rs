@@ -57,7 +57,7 @@ async fn a_newer_manifest_ends_a_probe_at_once() {
     world.put(&blog("web:2").with("web", patient)).await;
     world.effects();
     let began = Instant::now();
-    let mend = async || drop(world.put(&blog("web:3")).await);
+    let mend = async || world.put(&blog("web:3")).await;
     world.pass_while("blog", Duration::from_secs(1), mend).await;
     assert!(
         began.elapsed() < Duration::from_secs(3),
@@ -140,7 +140,7 @@ async fn a_deleted_manifest_ends_a_probe_at_once() {
     let patient = "readiness: {http: {path: /, port: http}, timeout: 600s}";
     world.put(&blog("web:1").with("web", patient)).await;
     let began = Instant::now();
-    let delete = async || drop(world.delete("blog").await);
+    let delete = async || world.delete("blog").await;
     world
         .pass_while("blog", Duration::from_secs(1), delete)
         .await;
@@ -155,7 +155,7 @@ async fn a_refused_manifest_supersedes_nothing_half_way() {
     let world = World::new().await.images(&["web:1"]).image("web:2", slow);
     world.deploy(&blog("web:1")).await;
     world.put(&blog("web:2")).await;
-    let typo = async || drop(world.put_text("blog", BROKEN).await);
+    let typo = async || world.put_text("blog", BROKEN).await;
     world.pass_while("blog", Duration::from_secs(1), typo).await;
     world.settle("blog").await;
     assert_eq!(world.serving("blog", "web").image, "registry.test/web:2");

@@ -37,8 +37,7 @@ async fn a_withdrawal_that_is_not_confirmed_touches_nothing() {
     assert_eq!(world.container("web"), before);
     assert_eq!(world.active("blog"), active);
     assert!(matches!(verdict, Verdict::Again(_)));
-    let mut operations = world.operations("blog").into_iter();
-    let deploy = operations.rfind(|operation| operation.deploys()).unwrap();
+    let deploy = world.last_deploy("blog");
     let outcome = deploy.outcome.unwrap();
     assert_eq!(outcome.reason, "TrafficUnconfirmed");
     assert!(outcome.message.contains("withdraw"), "{}", outcome.message);
@@ -79,8 +78,7 @@ async fn a_publication_that_is_not_confirmed_is_confirmed_by_the_next_try() {
         deployed,
         "ACTIVE is written before"
     );
-    let mut operations = world.operations("blog").into_iter();
-    let failed = operations.rfind(|operation| operation.deploys()).unwrap();
+    let failed = world.last_deploy("blog");
     assert_eq!(failed.outcome.unwrap().reason, "TrafficUnconfirmed");
     world.settle("blog").await;
     assert_eq!(
@@ -191,8 +189,7 @@ async fn a_candidate_that_can_not_be_removed_is_named_and_keeps_its_port() {
     world.put(&blog("web:2")).await;
     let verdict = world.pass("blog").await.unwrap();
     let candidate = world.container("web");
-    let mut operations = world.operations("blog").into_iter();
-    let deploy = operations.rfind(|operation| operation.deploys()).unwrap();
+    let deploy = world.last_deploy("blog");
     assert_eq!(deploy.outcome.unwrap().result, OutcomeKind::Failed);
     assert_eq!(deploy.warnings.len(), 1);
     assert_eq!(deploy.warnings[0].leftover, candidate.id.as_str());
@@ -336,11 +333,7 @@ async fn a_generation_that_can_not_be_retired_lets_nothing_new_be_made() {
     world.put(&blog("web:2")).await;
     world.pass("blog").await.unwrap();
     assert_eq!(world.container("web").id, old.id);
-    let deploys = world
-        .operations("blog")
-        .into_iter()
-        .filter(|it| it.deploys());
-    let outcome = deploys.last().unwrap().outcome.unwrap();
+    let outcome = world.last_deploy("blog").outcome.unwrap();
     assert_eq!(outcome.reason, "RetireFailed");
     assert!(
         outcome.message.contains(old.id.as_str()),

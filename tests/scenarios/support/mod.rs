@@ -17,5 +17,5 @@ mod watch;
 mod world;
 
 pub use cut::Cut;
-pub use manifest::{Manifest, app, blog, reference};
+pub use manifest::{Manifest, app, blog};
 pub use world::{PRINTED, World, name};

@@ -231,10 +231,15 @@ impl World {
     }
 
     /// One pass, in the middle of which something happens after this time.
-    pub async fn pass_while(&self, app: &str, after: Duration, happens: impl AsyncFnOnce()) {
+    pub async fn pass_while<T>(
+        &self,
+        app: &str,
+        after: Duration,
+        happens: impl AsyncFnOnce() -> T,
+    ) {
         let later = async {
             tokio::time::sleep(after).await;
-            happens().await;
+            happens().await
         };
         let _ = tokio::join!(self.pass(app), later);
     }
@@ -290,9 +295,10 @@ impl World {
         assert_eq!(self.watch.violations(), Vec::<String>::new());
         for entry in self.store.entries() {
             let text = String::from_utf8(entry.value.clone()).unwrap();
-            let shown = match entry.key.contains("/state/operations/") {
-                true => without_diagnostics(&entry.value),
-                false => text,
+            let shown = if entry.key.contains("/state/operations/") {
+                without_diagnostics(&entry.value)
+            } else {
+                text
             };
             assert!(!shown.contains(PRINTED), "{} shows a log", entry.key);
         }
@@ -347,6 +353,12 @@ impl World {
     /// The newest operation.
     pub fn last(&self, app: &str) -> Operation {
         self.operations(app).pop().unwrap()
+    }
+
+    /// The newest deployment.
+    pub fn last_deploy(&self, app: &str) -> Operation {
+        let mut operations = self.operations(app).into_iter();
+        operations.rfind(Operation::deploys).unwrap()
     }
 
     pub fn revisions(&self, app: &str) -> Vec<Revision> {
