@@ -170,3 +170,6 @@ impl Action {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

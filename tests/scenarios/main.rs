@@ -15,3 +15,4 @@ mod removing;
 mod repairing;
 mod strange;
 mod support;
+mod writing;

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use podherd::runtime::{Call, RuntimeError};
+use podherd::runtime::Call;
 use podherd::state::{ConditionType, InhibitionReason, Truth};
 
+use crate::failing::refuses;
 use crate::support::{World, blog};
 
 async fn serving() -> World {
@@ -13,13 +14,6 @@ async fn serving() -> World {
     world.deploy(&manifest).await;
     world.effects();
     world
-}
-
-fn refuses() -> RuntimeError {
-    RuntimeError::Refused {
-        call: "remove",
-        message: "device or resource busy".to_owned(),
-    }
 }
 
 #[tokio::test(start_paused = true)]
