@@ -17,6 +17,7 @@
 //! - [`clock`] and [`backoff`] are time and chance.
 
 pub mod backoff;
+pub mod cli;
 pub mod clock;
 pub mod controller;
 pub mod manifest;

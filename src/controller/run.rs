@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::events::{EventWatch, resync};
+use super::heartbeat::Heartbeat;
 use super::host::{HostError, KnownStore};
 use super::known::Catalog;
 use super::leadership::Campaign;
@@ -58,6 +59,8 @@ pub struct Controller {
     pub rejections: Arc<dyn Rejections>,
     /// The campaign for leadership.
     pub campaign: Campaign,
+    /// This host's sign of life, leading or not.
+    pub heartbeat: Heartbeat,
     /// What the campaign tells.
     pub keeper: AuthorityKeeper,
     /// What everybody asks.
@@ -124,11 +127,14 @@ impl Controller {
         }
         let leave = CancellationToken::new();
         let campaign = tokio::spawn(self.campaign.run(self.keeper, leave.clone()));
+        let heartbeat = tokio::spawn(self.heartbeat.run(leave.clone()));
         terms.serve(&stop).await;
         // Last, so that nobody else leads while something is still worked on.
         leave.cancel();
-        if let Err(error) = campaign.await {
-            tracing::error!(%error, "the campaign broke down; its lease ends by itself");
+        for (what, task) in [("campaign", campaign), ("heartbeat", heartbeat)] {
+            if let Err(error) = task.await {
+                tracing::error!(%error, what, "a task broke down; its lease ends by itself");
+            }
         }
         Ok(())
     }

@@ -230,8 +230,6 @@ async fn a_log_text_of_an_earlier_execution_does_not_count_and_none_is_told() {
     });
     subject.runtime.print("web", "listening, password hunter2");
     subject.wait(&readiness).await.unwrap();
-    // Past the moment of the line above.
-    std::thread::sleep(Duration::from_millis(1));
     subject.runtime.restart_by_hand("web", None);
     let failure = subject.wait(&readiness).await.unwrap_err();
     assert_eq!(failure.kind, ProbeFailureKind::TimedOut);

@@ -195,13 +195,14 @@ pub trait Runtime: Send + Sync + fmt::Debug {
     /// With `force`, a running one too. One that is gone is a success.
     async fn remove(&self, id: &ContainerId, force: bool) -> Result<(), RuntimeError>;
 
-    /// The last `lines` lines of the log, written at or after `since`, oldest first,
-    /// at most 64 KiB. An in-place restart goes on in the same log.
+    /// The last `lines` lines of the log, oldest first, at most 64 KiB. With an
+    /// `execution`, only what the one that started then has written: a restart goes on
+    /// in the same log.
     async fn logs(
         &self,
         id: &ContainerId,
         lines: usize,
-        since: Option<Timestamp>,
+        execution: Option<Timestamp>,
     ) -> Result<Vec<String>, RuntimeError>;
 
     /// Runs a command in the container and gives its exit code.

@@ -1,6 +1,7 @@
 //! What the runtime is asked for and what it answers.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -23,8 +24,9 @@ pub struct Image {
     pub volumes: Vec<String>,
 }
 
-/// All that a container is created from.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// All that a container is created from. Its `Debug` names environment variables
+/// without their values, and of the commands only the program: both may hold secrets.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct ContainerSpec {
     /// Its name, unique on the host.
     pub name: String,
@@ -60,6 +62,24 @@ pub struct ContainerSpec {
     pub resources: Resources,
     /// Privileges.
     pub security: Security,
+}
+
+impl fmt::Debug for ContainerSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let program = |command: &Option<Vec<String>>| {
+            command.as_ref().and_then(|parts| parts.first().cloned())
+        };
+        f.debug_struct("ContainerSpec")
+            .field("name", &self.name)
+            .field("image_id", &self.image_id)
+            .field("entrypoint", &program(&self.entrypoint))
+            .field("env", &self.env.keys())
+            .field("labels", &self.labels)
+            .field("ports", &self.ports)
+            .field("volumes", &self.volumes)
+            .field("networks", &self.networks)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A published port.

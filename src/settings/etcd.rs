@@ -101,16 +101,7 @@ pub struct LocalEtcdOptions {
     pub local_etcd_port: Option<u16>,
 }
 
-/// How etcd is reached. Its `Debug` shows no secret.
-#[derive(Debug, Clone)]
-pub struct EtcdSettings {
-    /// Where all keys are, without a slash at the end.
-    pub prefix: String,
-    /// Which etcd.
-    pub choice: EtcdChoice,
-}
-
-/// Which etcd is used.
+/// Which etcd is used. Its `Debug` shows no secret.
 #[derive(Debug, Clone)]
 pub enum EtcdChoice {
     /// One that runs already.
@@ -126,6 +117,8 @@ pub struct LocalEtcdSettings {
     pub binary: PathBuf,
     /// The port on loopback.
     pub port: u16,
+    /// Where all keys are, without a slash at the end.
+    pub prefix: String,
 }
 
 impl EtcdOptions {
@@ -133,7 +126,7 @@ impl EtcdOptions {
     ///
     /// # Errors
     /// When a setting is missing or wrong, or a file it names can't be read.
-    pub fn resolve(self, file: &File) -> Result<EtcdSettings, SettingsError> {
+    pub fn resolve(self, file: &File) -> Result<store::EtcdOptions, SettingsError> {
         let Some(endpoints) = self.etcd.clone().or_else(|| file.etcd.clone()) else {
             return Err(wrong(
                 "--etcd",
@@ -151,23 +144,21 @@ impl EtcdOptions {
         self,
         local: LocalEtcdOptions,
         file: &File,
-    ) -> Result<EtcdSettings, SettingsError> {
+    ) -> Result<EtcdChoice, SettingsError> {
         let wanted = local.local_etcd.or(file.local_etcd).unwrap_or(false);
         match (self.etcd.clone().or_else(|| file.etcd.clone()), wanted) {
-            (Some(endpoints), false) => self.reach(&endpoints, file),
-            (None, true) => Ok(EtcdSettings {
+            (Some(endpoints), false) => self.reach(&endpoints, file).map(EtcdChoice::Running),
+            (None, true) => Ok(EtcdChoice::Local(LocalEtcdSettings {
+                binary: local
+                    .etcd_binary
+                    .or_else(|| file.etcd_binary.clone())
+                    .unwrap_or_else(|| PathBuf::from("etcd")),
+                port: local
+                    .local_etcd_port
+                    .or(file.local_etcd_port)
+                    .unwrap_or(ETCD_PORT),
                 prefix: prefix(self.prefix.or_else(|| file.prefix.clone()))?,
-                choice: EtcdChoice::Local(LocalEtcdSettings {
-                    binary: local
-                        .etcd_binary
-                        .or_else(|| file.etcd_binary.clone())
-                        .unwrap_or_else(|| PathBuf::from("etcd")),
-                    port: local
-                        .local_etcd_port
-                        .or(file.local_etcd_port)
-                        .unwrap_or(ETCD_PORT),
-                }),
-            }),
+            })),
             (Some(_), true) => Err(wrong(
                 "--local-etcd",
                 "--etcd is given too: choose one of them",
@@ -179,7 +170,7 @@ impl EtcdOptions {
         }
     }
 
-    fn reach(self, endpoints: &[String], file: &File) -> Result<EtcdSettings, SettingsError> {
+    fn reach(self, endpoints: &[String], file: &File) -> Result<store::EtcdOptions, SettingsError> {
         let endpoints = endpoints
             .iter()
             .map(|url| endpoint(url))
@@ -210,19 +201,16 @@ impl EtcdOptions {
                 .map(|path| read(setting, &path))
                 .transpose()
         };
-        Ok(EtcdSettings {
-            choice: EtcdChoice::Running(store::EtcdOptions {
-                endpoints,
-                prefix: prefix.clone(),
-                user,
-                password,
-                certificates: store::Certificates {
-                    ca: pem("--etcd-ca", self.etcd_ca, &file.etcd_ca)?,
-                    cert: pem("--etcd-cert", self.etcd_cert, &file.etcd_cert)?,
-                    key: pem("--etcd-key", self.etcd_key, &file.etcd_key)?,
-                },
-            }),
+        Ok(store::EtcdOptions {
+            endpoints,
             prefix,
+            user,
+            password,
+            certificates: store::Certificates {
+                ca: pem("--etcd-ca", self.etcd_ca, &file.etcd_ca)?,
+                cert: pem("--etcd-cert", self.etcd_cert, &file.etcd_cert)?,
+                key: pem("--etcd-key", self.etcd_key, &file.etcd_key)?,
+            },
         })
     }
 }

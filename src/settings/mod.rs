@@ -21,7 +21,7 @@ mod proxy;
 use std::path::{Path, PathBuf};
 
 pub use controller::{ControllerOptions, ControllerSettings, PortRange};
-pub use etcd::{EtcdChoice, EtcdOptions, EtcdSettings, LocalEtcdOptions, LocalEtcdSettings};
+pub use etcd::{EtcdChoice, EtcdOptions, LocalEtcdOptions, LocalEtcdSettings};
 pub use file::File;
 pub use host::Host;
 pub use log::{ListenOptions, LogOptions, LogSettings};

@@ -61,13 +61,6 @@ fn user() -> Host {
     }
 }
 
-fn endpoints(settings: EtcdSettings) -> Vec<String> {
-    match settings.choice {
-        EtcdChoice::Running(options) => options.endpoints,
-        EtcdChoice::Local(_) => Vec::new(),
-    }
-}
-
 #[test]
 fn a_flag_wins_over_the_file_and_the_file_over_the_default() {
     let file =
@@ -82,7 +75,7 @@ fn a_flag_wins_over_the_file_and_the_file_over_the_default() {
     let etcd = all.etcd.resolve(&file).unwrap();
     let controller = all.controller.resolve(&file, &root()).unwrap();
 
-    assert_eq!(endpoints(etcd), ["http://flag:2379", "http://flag2:2379"]);
+    assert_eq!(etcd.endpoints, ["http://flag:2379", "http://flag2:2379"]);
     assert_eq!(controller.workers, 8);
     assert_eq!(controller.resync, Duration::from_secs(60));
     assert_eq!(controller.ports, 20_000..=29_999);
@@ -198,7 +191,7 @@ fn an_etcd_of_our_own_and_another_one_exclude_each_other() {
         .clone()
         .resolve_or_local(all.local.clone(), &File::default())
         .unwrap();
-    assert!(matches!(local.choice, EtcdChoice::Local(_)));
+    assert!(matches!(local, EtcdChoice::Local(_)));
 
     let file = load("etcd: http://a:2379").unwrap();
     let error = all
@@ -242,10 +235,7 @@ fn the_password_comes_from_the_first_line_of_its_file_and_is_never_shown() {
     let settings = all.etcd.resolve(&File::default()).unwrap();
 
     assert!(!format!("{settings:?}").contains("hunter2"));
-    let EtcdChoice::Running(options) = settings.choice else {
-        panic!("an etcd of our own");
-    };
-    assert_eq!(options.password.as_deref(), Some("hunter2"));
+    assert_eq!(settings.password.as_deref(), Some("hunter2"));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -29,6 +29,8 @@ pub trait Check: Send + Sync + fmt::Debug {
 pub struct Health {
     loops: Arc<Mutex<BTreeMap<&'static str, Beat>>>,
     checks: Arc<Mutex<Vec<Arc<dyn Check>>>>,
+    /// What the start waits for; nothing once it is done.
+    waits_for: Arc<Mutex<Option<&'static str>>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -72,6 +74,22 @@ impl Health {
             .push(check);
     }
 
+    /// The start waits for this; until [`Health::started`] nothing is ready.
+    pub fn waits_for(&self, what: &'static str) {
+        *self.start() = Some(what);
+    }
+
+    /// The start is done: from now on the checks say whether all is ready.
+    pub fn started(&self) {
+        *self.start() = None;
+    }
+
+    fn start(&self) -> MutexGuard<'_, Option<&'static str>> {
+        self.waits_for
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether each loop has gone round lately.
     pub fn alive(&self) -> Report {
         let stuck: Vec<String> = self.with_loops(|loops| {
@@ -101,6 +119,10 @@ impl Health {
             well: true,
             lines: Vec::new(),
         };
+        if let Some(what) = *self.start() {
+            report.well = false;
+            report.lines.push(format!("start: waits for {what}"));
+        }
         for check in checks {
             let result = tokio::time::timeout(CHECK_WITHIN, check.check()).await;
             let said = match result {
@@ -181,6 +203,16 @@ mod tests {
         tokio::time::advance(Duration::from_secs(20)).await;
 
         assert!(health.alive().well);
+    }
+
+    #[tokio::test]
+    async fn a_start_that_waits_is_not_ready_and_says_for_what() {
+        let health = Health::default();
+        health.waits_for("etcd");
+        assert_eq!(health.ready().await.lines, ["start: waits for etcd"]);
+
+        health.started();
+        assert!(health.ready().await.well);
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 //!
 //! Everything above may report here; this knows only names and records.
 
+mod checks;
 mod health;
 mod metered_runtime;
 mod metered_store;
@@ -9,6 +10,7 @@ mod metrics;
 mod server;
 mod trace;
 
+pub use checks::{EtcdCheck, PodmanCheck};
 pub use health::{Check, Health, Pulse, Report};
 pub use metered_runtime::MeteredRuntime;
 pub use metered_store::MeteredStore;

@@ -7,7 +7,7 @@
 // A test says what went wrong by panicking.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "../contract/mod.rs"]
+#[path = "../runtime/contract.rs"]
 mod runtime_contract;
 #[path = "../store/contract.rs"]
 mod store_contract;

@@ -6,8 +6,9 @@ use super::super::TTL;
 use super::super::testing::{Flaky, Rejected, Remember};
 use super::*;
 use crate::clock::SystemClock;
+use crate::manifest::NodeName;
 use crate::runtime::{EffectLog, MemoryRuntime};
-use crate::state::{Keys, Leader};
+use crate::state::{Keys, Leader, Node};
 use crate::store::{MemoryStore, Store, authority};
 
 /// A controller that runs.
@@ -35,6 +36,7 @@ fn start(store: &Flaky, holder: &str) -> Running {
 
 fn start_on(store: &Flaky, holder: &str, state: tempfile::TempDir, adopt: bool) -> Running {
     let keys = Keys::new("/podherd");
+    let node: NodeName = "host-a".parse().unwrap();
     let shared: Arc<dyn Store> = Arc::new(store.clone());
     let entropy = Arc::new(Entropy::from_seed(1));
     let host = MemoryRuntime::new(Arc::new(SystemClock), EffectLog::new());
@@ -47,11 +49,22 @@ fn start_on(store: &Flaky, holder: &str, state: tempfile::TempDir, adopt: bool) 
         catalog: Catalog::new(shared.clone(), Arc::new(host), keys.clone()),
         work: work.clone(),
         rejections: Arc::new(Rejected::default()),
+        heartbeat: Heartbeat {
+            store: shared.clone(),
+            key: keys.node(&node),
+            node: Node {
+                node: node.clone(),
+                version: "1".to_owned(),
+                since: jiff::Timestamp::UNIX_EPOCH,
+            },
+            ttl: TTL,
+            entropy: entropy.clone(),
+        },
         campaign: Campaign {
             store: shared,
             key: keys.leader(),
             me: Leader {
-                node: "host-a".parse().unwrap(),
+                node,
                 holder: holder.to_owned(),
                 since: jiff::Timestamp::UNIX_EPOCH,
             },

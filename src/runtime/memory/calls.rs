@@ -218,11 +218,11 @@ impl Runtime for MemoryRuntime {
         &self,
         id: &ContainerId,
         lines: usize,
-        since: Option<Timestamp>,
+        execution: Option<Timestamp>,
     ) -> Result<Vec<String>, RuntimeError> {
         let name = self.name_of(id.as_str());
         self.call(Call::Logs, &name, || {
-            let tail = |record: &Record| record.log_tail(lines, since);
+            let tail = |record: &Record| record.log_tail(lines, execution);
             let mut found = self
                 .with(|world| world.find(id.as_str()).map(tail))
                 .ok_or_else(|| no_container(id))?;

@@ -279,10 +279,9 @@ impl MemoryRuntime {
 
     /// The container prints a line.
     pub fn print(&self, id_or_name: &str, line: &str) {
-        let now = self.clock.now();
         self.with(|world| {
             if let Some(record) = world.find_mut(id_or_name) {
-                record.print(now, line);
+                record.print(line);
             }
         });
     }

@@ -35,7 +35,8 @@ pub(super) struct Record {
     exit_code: Option<i32>,
     oom_killed: bool,
     pub(super) ports: Vec<PortMapping>,
-    log: Vec<(Timestamp, String)>,
+    /// Each line with the start of the execution that wrote it.
+    log: Vec<(Option<Timestamp>, String)>,
     pub(super) exec_code: Option<i64>,
     /// Whether a probe of this execution was seen already.
     pub(super) probed: bool,
@@ -86,16 +87,16 @@ impl Record {
             && (self.is_ready() || self.behaves == Behaviour::NeverReady)
     }
 
-    pub(super) fn print(&mut self, at: Timestamp, line: &str) {
-        self.log.push((at, line.to_owned()));
+    pub(super) fn print(&mut self, line: &str) {
+        self.log.push((self.started_at, line.to_owned()));
     }
 
-    /// The last lines since a moment, oldest first.
-    pub(super) fn log_tail(&self, lines: usize, since: Option<Timestamp>) -> Vec<String> {
+    /// The last lines, oldest first; of one execution where one is asked for.
+    pub(super) fn log_tail(&self, lines: usize, execution: Option<Timestamp>) -> Vec<String> {
         let wanted: Vec<_> = self
             .log
             .iter()
-            .filter(|(at, _)| since.is_none_or(|since| *at >= since))
+            .filter(|(by, _)| execution.is_none() || *by == execution)
             .map(|(_, line)| line.clone())
             .collect();
         let skipped = wanted.len().saturating_sub(lines);
@@ -258,7 +259,7 @@ impl World {
         record.oom_killed = false;
         record.probed = false;
         for line in record.prints.clone() {
-            record.print(started_at, &line);
+            record.print(&line);
         }
         let behaves = record.behaves;
         self.tell(id, RuntimeEventKind::Started);

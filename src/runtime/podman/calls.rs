@@ -266,9 +266,9 @@ impl Runtime for Podman {
         &self,
         id: &ContainerId,
         lines: usize,
-        since: Option<Timestamp>,
+        execution: Option<Timestamp>,
     ) -> Result<Vec<String>, RuntimeError> {
-        self.log_tail(id, lines, since).await
+        self.log_tail(id, lines, execution).await
     }
 
     async fn exec(

@@ -237,7 +237,7 @@ fn check(reference: &str) -> Result<(), RuntimeError> {
 
 /// The digest to pin: one under which the reference's own repository knows the image.
 /// The same image may have come from another registry with another digest.
-fn digest_of(reference: &str, main: Option<String>, all: &[String]) -> Option<Digest> {
+pub(super) fn digest_of(reference: &str, main: Option<String>, all: &[String]) -> Option<Digest> {
     let main = main.filter(|digest| digest.starts_with("sha256:"));
     let mine = |digest: &&str| {
         let (name, _) = digest.split_once('@').unwrap_or_default();
@@ -255,14 +255,18 @@ fn digest_of(reference: &str, main: Option<String>, all: &[String]) -> Option<Di
 }
 
 /// Tells a sure answer of the registry from a failure that may pass.
-fn pull_error(reference: &str, error: &str) -> RuntimeError {
+pub(super) fn pull_error(reference: &str, error: &str) -> RuntimeError {
     let image = reference.to_owned();
-    let fault = Fault::said(500, error);
+    // The cause comes after the image's name, which may itself read like one.
+    let (_, cause) = error
+        .rsplit_once(repository(reference))
+        .unwrap_or(("", error));
+    let cause = Fault::said(500, cause);
     let unknown = [
         "manifest unknown",
         "name unknown",
         "repository name not known",
-        "status: 404",
+        "statuscode: 404",
         "404 (not found)",
         "invalid reference format",
         "repository name must be",
@@ -270,16 +274,18 @@ fn pull_error(reference: &str, error: &str) -> RuntimeError {
     let denied = [
         "unauthorized",
         "authentication required",
-        "denied",
-        "403 (forbidden)",
-        "401 (unauthorized)",
+        "statuscode: 401",
+        "statuscode: 403",
     ];
-    match fault {
-        fault if fault.says(&["image not known"]) => RuntimeError::ImageAbsent { image },
-        fault if fault.says(&unknown) => RuntimeError::ImageUnknown { image },
-        fault if fault.says(&denied) => RuntimeError::ImageDenied { image },
-        Fault::Said { message, .. } | Fault::Lost(message) => {
-            RuntimeError::PullFailed { image, message }
-        }
+    let refuses = cause.says(&denied) || cause.says(&["denied"]) && !cause.says(&["permission"]);
+    if cause.says(&["image not known"]) {
+        RuntimeError::ImageAbsent { image }
+    } else if cause.says(&unknown) {
+        RuntimeError::ImageUnknown { image }
+    } else if refuses {
+        RuntimeError::ImageDenied { image }
+    } else {
+        let (Fault::Said { message, .. } | Fault::Lost(message)) = Fault::said(500, error);
+        RuntimeError::PullFailed { image, message }
     }
 }

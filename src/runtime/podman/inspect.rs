@@ -27,6 +27,7 @@ pub(super) struct Inspected {
 struct State {
     status: String,
     started_at: String,
+    finished_at: String,
     #[serde(default)]
     exit_code: i32,
     #[serde(default, rename = "OOMKilled")]
@@ -67,8 +68,19 @@ impl Inspected {
         self.id == id_or_name || self.name == id_or_name
     }
 
+    /// Start of the newest execution.
+    pub(super) fn started_at(&self) -> Result<Option<Timestamp>, Fault> {
+        moment(&self.state.started_at)
+    }
+
+    /// End of the newest execution that has ended.
+    pub(super) fn finished_at(&self) -> Result<Option<Timestamp>, Fault> {
+        moment(&self.state.finished_at)
+    }
+
     pub(super) fn into_container(self) -> Result<Container, Fault> {
         let state = state(&self.state.status);
+        let started_at = self.started_at()?;
         let ports = self.network_settings.and_then(|settings| settings.ports);
         let ports = ports
             .filter(|ports| !ports.is_empty())
@@ -79,7 +91,7 @@ impl Inspected {
             name: self.name,
             labels: self.config.labels.unwrap_or_default(),
             state,
-            started_at: moment(&self.state.started_at)?,
+            started_at,
             exit_code: (state == ContainerState::Exited).then_some(self.state.exit_code),
             oom_killed: self.state.oom_killed,
             ports: published(&ports)?,

@@ -14,12 +14,16 @@ use serde::Deserialize;
 
 use super::super::{Labels, RuntimeError, RuntimeEvent, RuntimeEventKind, RuntimeEvents};
 use super::fault::{Fault, unreadable};
+use super::inspect::Inspected;
 use super::socket::encoded;
 use super::{Podman, bounded, faulty};
 use crate::state::ContainerId;
 
 /// Largest tail of a log.
 const LOG_BYTES: usize = 64 * 1024;
+/// How long after a process' end its last lines may reach the log. A next execution
+/// takes longer than this to begin.
+const LAST_WORDS: Duration = Duration::from_millis(10);
 /// Longest line of an event.
 const EVENT_BYTES: usize = 1024 * 1024;
 
@@ -28,8 +32,12 @@ impl Podman {
         &self,
         id: &ContainerId,
         lines: usize,
-        since: Option<Timestamp>,
+        execution: Option<Timestamp>,
     ) -> Result<Vec<String>, RuntimeError> {
+        let since = match execution {
+            Some(started_at) => self.written_since(id, started_at).await?,
+            None => None,
+        };
         let since = since.map(|since| format!("&since={}", encoded(&since.to_string())));
         let path = format!(
             "/containers/{id}/logs?stdout=true&stderr=true&tail={lines}{}",
@@ -47,6 +55,32 @@ impl Podman {
             Ok(tail.into_lines())
         });
         tail.await?.map_err(|fault: Fault| match fault {
+            fault if fault.is_missing() => no_container(id),
+            fault => fault.of_call("logs"),
+        })
+    }
+
+    /// From when on the log is this execution's. Its first lines are often older than
+    /// its `StartedAt`, which Podman notes last; the end of the one before is the border.
+    async fn written_since(
+        &self,
+        id: &ContainerId,
+        started_at: Timestamp,
+    ) -> Result<Option<Timestamp>, RuntimeError> {
+        let path = format!("/containers/{id}/json");
+        let inspected = self.socket.get::<Inspected>(&path);
+        let inspected = bounded("inspect", self.deadlines.look, inspected).await?;
+        let border = inspected.and_then(|inspected| {
+            let (now_started, ended) = (inspected.started_at()?, inspected.finished_at()?);
+            let border = ended.and_then(|ended| ended.checked_add(LAST_WORDS).ok());
+            Ok(match border {
+                // Another execution by now, or this one has ended: nothing better is known.
+                _ if now_started != Some(started_at) => Some(started_at),
+                Some(border) if border >= started_at => Some(started_at),
+                border => border,
+            })
+        });
+        border.map_err(|fault| match fault {
             fault if fault.is_missing() => no_container(id),
             fault => fault.of_call("logs"),
         })

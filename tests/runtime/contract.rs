@@ -249,7 +249,7 @@ async fn names(host: &Host) {
         name: "names-2".to_owned(),
         ..spec
     };
-    nowhere.networks[0].name = "nowhere".to_owned();
+    "nowhere".clone_into(&mut nowhere.networks[0].name);
     let error = host.runtime.create(&nowhere).await.unwrap_err();
     assert!(
         matches!(
@@ -375,7 +375,7 @@ async fn networks(host: &Host) {
     );
 
     let mut spec = host.spec("networks", host.web).await;
-    spec.networks[0].name = "net".to_owned();
+    "net".clone_into(&mut spec.networks[0].name);
     let id = runtime.create(&spec).await.unwrap();
     let error = runtime.remove_network("net").await.unwrap_err();
     assert!(
@@ -414,8 +414,8 @@ async fn lists(host: &Host) {
     let names: Vec<_> = found.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names, ["list-1", "list-2", "list-3"]);
     let states: Vec<_> = found.iter().map(|one| one.state).collect();
-    use ContainerState::{Created, Running};
-    assert_eq!(states, [Created, Running, Created]);
+    let created = ContainerState::Created;
+    assert_eq!(states, [created, ContainerState::Running, created]);
     assert_eq!(found[0].labels, specs[0].labels);
     assert_eq!(found[0].id, ids[0]);
     // All of the labels count, not any of them.

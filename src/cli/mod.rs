@@ -1,0 +1,187 @@
+//! The command line: one file a command.
+//!
+//! Commands take settings apart, put the parts of Podherd together, and show
+//! what came of it. `process` is what those that stay have in common, `connect`
+//! how etcd and Podman are reached, `assemble` how the reconciler and the
+//! controller are put together.
+
+// The comments of options are what `--help` shows: plain text.
+#![allow(clippy::doc_markdown)]
+
+mod assemble;
+mod connect;
+mod controller;
+mod plan;
+mod process;
+mod proxy;
+mod run;
+mod schema;
+mod validate;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::settings::SettingsError;
+
+/// All is well.
+const WELL: u8 = 0;
+/// It was tried and failed: a manifest is wrong, etcd refuses, a port is taken.
+const FAILED: u8 = 1;
+/// It couldn't be tried: wrong settings, or a file that can't be read.
+const USAGE: u8 = 2;
+
+const EXIT_CODES: &str = "Exit codes: 0 all is well; 1 it failed, or a manifest is wrong; \
+                          2 wrong usage or settings, or a file that can't be read.";
+const SETTINGS: &str = "Each option can also be set by the environment variable shown with it, and in \
+                        the YAML file of --config under its name without the dashes. A flag wins over \
+                        the environment, the environment over the file.\n\n\
+                        Exit codes: 0 it was told to stop and did; 1 it failed; 2 wrong usage or settings.";
+
+/// A Kubernetes-style reconciling controller for Podman
+#[derive(Debug, Parser)]
+#[command(name = "podherd", version, after_help = EXIT_CODES, disable_help_subcommand = false)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Controller and proxy in one process: all that a single host needs
+    #[command(after_help = SETTINGS)]
+    Run(run::Arguments),
+    /// Make this host's containers look like the manifests in etcd
+    #[command(after_help = SETTINGS)]
+    Controller(controller::Arguments),
+    /// Serve the published routes over HTTP
+    #[command(after_help = SETTINGS)]
+    Proxy(proxy::Arguments),
+    /// Say what the controller would do now, and touch nothing
+    #[command(after_help = SETTINGS)]
+    Plan(plan::Arguments),
+    /// Check manifests offline, as the controller would
+    #[command(after_help = EXIT_CODES)]
+    Validate(validate::Arguments),
+    /// Print the manifest's JSON Schema, for editors
+    Schema,
+    /// Print the version
+    Version,
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    // Wrong usage ends here, with clap's message and code 2.
+    let Cli { command } = Cli::parse();
+    let result = match command {
+        Command::Run(arguments) => wait_for(run::run(arguments)),
+        Command::Controller(arguments) => wait_for(controller::run(arguments)),
+        Command::Proxy(arguments) => wait_for(proxy::run(arguments)),
+        Command::Plan(arguments) => wait_for(plan::run(arguments)),
+        Command::Validate(arguments) => validate::run(&arguments, &mut io::stdout().lock()),
+        Command::Schema => schema::run(&mut io::stdout().lock()).map(|()| WELL),
+        Command::Version => say(&format!("podherd {}", env!("CARGO_PKG_VERSION"))).map(|()| WELL),
+    };
+    ExitCode::from(result.unwrap_or_else(|error| explain(&error)))
+}
+
+fn wait_for(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<u8> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(command).map(|()| WELL)
+}
+
+/// Says what went wrong, and with which code that ends.
+fn explain(error: &anyhow::Error) -> u8 {
+    if is_broken_pipe(error) {
+        // Whoever read this has read enough.
+        return WELL;
+    }
+    // Where standard error is closed, the code still says it.
+    _ = writeln!(io::stderr(), "podherd: {}", in_full(error));
+    if error.is::<SettingsError>() {
+        USAGE
+    } else {
+        FAILED
+    }
+}
+
+/// The error with its causes, without those that it says itself.
+fn in_full(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn say(line: &str) -> anyhow::Result<()> {
+    Ok(writeln!(io::stdout(), "{line}")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_option_of_every_command_is_documented() {
+        for command in Cli::command().get_subcommands() {
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+            for argument in command.get_arguments() {
+                let name = argument.get_id();
+                assert!(
+                    argument.get_help().is_some() || name == "help",
+                    "{} {name}",
+                    command.get_name()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let inner = io::Error::other("no such thing");
+        let said = SettingsError::Unreadable {
+            setting: "--config",
+            path: "/x".into(),
+            source: io::Error::other("no such thing"),
+        };
+        assert_eq!(
+            in_full(&said.into()),
+            "--config: /x can't be read: no such thing"
+        );
+        let context = anyhow::Error::from(inner).context("--listen");
+        assert_eq!(in_full(&context), "--listen: no such thing");
+    }
+
+    #[test]
+    fn wrong_settings_and_failures_end_with_different_codes() {
+        let settings = SettingsError::Wrong {
+            setting: "--etcd",
+            problem: "no etcd is given".to_owned(),
+        };
+        assert_eq!(explain(&settings.into()), USAGE);
+        assert_eq!(explain(&anyhow::anyhow!("etcd refused")), FAILED);
+        let pipe = io::Error::from(io::ErrorKind::BrokenPipe);
+        assert_eq!(explain(&pipe.into()), WELL);
+    }
+}
