@@ -1,8 +1,8 @@
 //! What to do, decided from what is: pure functions, no I/O.
 //!
-//! A pass of the reconciler takes a [`Snapshot`] and asks [`next`] what comes
+//! A pass of the reconciler takes a [`Snapshot`] and asks [`next()`] what comes
 //! first. A deployment is pinned by the preflight, which needs the runtime,
-//! and then laid out by [`deploy`]. The answer is a list of [`Action`]s that
+//! and then laid out by [`deploy()`]. The answer is a list of [`Action`]s that
 //! the sequencer journals and performs one by one.
 
 mod health;
@@ -170,3 +170,6 @@ impl Action {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -163,26 +163,27 @@ fn ready(snapshot: &Snapshot, phase: &Phase) -> Fact {
         }
         Desired::App { .. } => {}
     }
-    if let Some(why) = first_unverified(snapshot) {
-        return fact(Truth::False, why.reason, why.message);
-    }
-    if snapshot.desired.source() == snapshot.records.active.source {
-        return fact(
-            Truth::True,
-            "Serving",
-            "every service is verified and published",
-        );
-    }
+    let served = snapshot.desired.source() == snapshot.records.active.source;
+    let underway = matches!(phase, Phase::Preflight | Phase::Working(_));
     let outcome = snapshot
         .last_deploy()
         .and_then(|operation| operation.outcome.as_ref());
-    match (phase, outcome) {
-        (Phase::Preflight | Phase::Working(_), _) | (_, None) => fact(
+    match (outcome, first_unverified(snapshot)) {
+        // Why it didn't come to serve says more than what that left behind.
+        (Some(outcome), _) if !served && !underway => {
+            fact(Truth::False, &outcome.reason, outcome.message.clone())
+        }
+        (_, Some(why)) => fact(Truth::False, why.reason, why.message),
+        (_, None) if !served => fact(
             Truth::False,
             "Deploying",
             "the newest manifest isn't served whole yet",
         ),
-        (_, Some(outcome)) => fact(Truth::False, &outcome.reason, outcome.message.clone()),
+        (_, None) => fact(
+            Truth::True,
+            "Serving",
+            "every service is verified and published",
+        ),
     }
 }
 

@@ -9,6 +9,7 @@ use crate::state::{BindClaim, PinnedService};
 use crate::store::{Changes, RecordsError};
 
 use super::error::{Failure, StepError};
+use super::ports::Exhausted;
 use super::run::Run;
 
 /// How often a refused claim is made again.
@@ -71,24 +72,20 @@ impl Run<'_> {
 
     async fn claim_port(&self, port: &Port, claim: &BindClaim) -> Result<PortMapping, StepError> {
         let ctx = self.ctx;
-        let (host_ip, host) = match port.host {
-            Some(host) => {
-                let fixed = (port.protocol, host);
-                let holder = ctx.ports.claim_fixed(&ctx.records, fixed, claim).await?;
-                if let Some(holder) = holder.filter(|holder| holder != claim) {
-                    let why = format!("host port {host} is held by app {}", holder.app);
-                    return Err(Failure::passing("PortInUse", why).into());
-                }
-                (Ipv4Addr::UNSPECIFIED, host)
+        let (host_ip, host) = if let Some(host) = port.host {
+            let fixed = (port.protocol, host);
+            let holder = ctx.ports.claim_fixed(&ctx.records, fixed, claim).await?;
+            if let Some(holder) = holder.filter(|holder| holder != claim) {
+                return Err(port_in_use(host, &holder).into());
             }
-            None => {
-                let free = ctx
-                    .ports
-                    .claim_free(&ctx.records, port.protocol, claim, &ctx.entropy)
-                    .await?;
-                let host = free.map_err(|e| Failure::passing("PortsExhausted", e.to_string()))?;
-                (Ipv4Addr::LOCALHOST, host)
-            }
+            (Ipv4Addr::UNSPECIFIED, host)
+        } else {
+            let ports = &ctx.ports;
+            let free = ports.claim_free(&ctx.records, port.protocol, claim, &ctx.entropy);
+            let host = free.await?;
+            let exhausted =
+                |error: Exhausted| Failure::passing("PortsExhausted", error.to_string());
+            (Ipv4Addr::LOCALHOST, host.map_err(exhausted)?)
         };
         Ok(PortMapping {
             container: port.container,
@@ -108,4 +105,10 @@ impl Run<'_> {
         self.journal.release(&held);
         Ok(())
     }
+}
+
+/// A fixed port is another's; that one may go.
+pub(super) fn port_in_use(port: u16, holder: &BindClaim) -> Failure {
+    let why = format!("host port {port} is held by app {}", holder.app);
+    Failure::passing("PortInUse", why)
 }

@@ -132,7 +132,7 @@ impl<'c> Journal<'c> {
         if let Some(step) = step.filter(|step| step.state != StepState::Succeeded) {
             step.state = StepState::Succeeded;
             // A step that is nothing but a write begins and ends with it.
-            step.started_at = step.started_at.or(Some(now));
+            step.started_at.get_or_insert(now);
             step.finished_at = Some(now);
         }
     }

@@ -1,6 +1,6 @@
 //! Gathers what one pass decides from.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use futures::future::{join_all, try_join};
 
@@ -64,33 +64,21 @@ impl Reconciler {
         records: &AppRecords,
         containers: Vec<Container>,
     ) -> Result<(Vec<Container>, Vec<ContainerId>), ReconcileError> {
-        let live = records
-            .ownership
-            .as_ref()
-            .map(|ownership| ownership.incarnation);
-        let mut known: BTreeMap<Incarnation, bool> =
-            live.map(|live| (live, true)).into_iter().collect();
-        let mut ours = Vec::new();
-        let mut strangers = Vec::new();
-        for container in containers {
-            let is_known = match incarnation(&container) {
-                None => false,
-                Some(incarnation) => match known.get(&incarnation) {
-                    Some(known) => *known,
-                    None => {
-                        let ended = self.ctx.records.retained(incarnation).await?.is_some();
-                        known.insert(incarnation, ended);
-                        ended
-                    }
-                },
-            };
-            if is_known {
-                ours.push(container)
-            } else {
-                strangers.push(container.id)
+        let live = records.ownership.as_ref();
+        let mut known: BTreeSet<Incarnation> =
+            live.map(|live| live.incarnation).into_iter().collect();
+        let found: BTreeSet<Incarnation> = containers.iter().filter_map(incarnation).collect();
+        for other in found {
+            if !known.contains(&other) && self.ctx.records.retained(other).await?.is_some() {
+                known.insert(other);
             }
         }
-        Ok((ours, strangers))
+        let is_known = |container: &Container| {
+            incarnation(container).is_some_and(|incarnation| known.contains(&incarnation))
+        };
+        let (ours, strangers): (Vec<_>, Vec<_>) = containers.into_iter().partition(is_known);
+        let strangers = strangers.into_iter().map(|container| container.id);
+        Ok((ours, strangers.collect()))
     }
 }
 

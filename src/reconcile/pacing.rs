@@ -268,7 +268,7 @@ mod tests {
         budget.observe(true);
         assert_eq!(
             due(budget.due),
-            Due::After(Duration::from_secs(8 * 60) - STABLE / 2)
+            Due::After(Duration::from_secs(8 * 60 - 150))
         );
         tokio::time::advance(STABLE / 2).await;
         budget.observe(false);

@@ -96,12 +96,12 @@ impl Ports {
         port: HostPort,
         claim: &BindClaim,
     ) -> Result<Option<BindClaim>, RecordsError> {
-        self.with(records, |claims| match claims.get(&port) {
-            Some(holder) => Some(holder.clone()),
-            None => {
+        self.with(records, |claims| {
+            let holder = claims.get(&port).cloned();
+            if holder.is_none() {
                 claims.insert(port, claim.clone());
-                None
             }
+            holder
         })
         .await
     }

@@ -15,6 +15,7 @@ use crate::state::{
 use crate::store::Changes;
 
 use super::Reconciler;
+use super::claims::port_in_use;
 use super::error::{Failure, ReconcileError, StepError, runtime_failure, traffic_error};
 use super::journal::Journal;
 use super::run::Begin;
@@ -174,8 +175,7 @@ impl Reconciler {
                 let held = (port.protocol, host);
                 let holder = self.ctx.ports.holder(&self.ctx.records, held).await?;
                 if let Some(holder) = holder.filter(|holder| holder.app != snapshot.app) {
-                    let why = format!("host port {host} is held by app {}", holder.app);
-                    return Err(named(name, Failure::passing("PortInUse", why)).into());
+                    return Err(named(name, port_in_use(host, &holder)).into());
                 }
             }
         }

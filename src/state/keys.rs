@@ -176,7 +176,7 @@ impl Keys {
 
     /// One event; keys of an app sort by time.
     pub fn event(&self, app: &AppName, at: Timestamp, serial: u32) -> String {
-        self.at(format_args!("events/{app}/{:.6}-{serial:04}", at))
+        self.at(format_args!("events/{app}/{at:.6}-{serial:04}"))
     }
 
     /// All hosts.

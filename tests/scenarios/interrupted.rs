@@ -9,9 +9,9 @@ const EFFECTS: usize = 200;
 
 /// Cuts what `begin` sets off at every effect, in every way, and lets another
 /// controller (or, where only a reply was lost, the same one) go on.
-async fn cut_everywhere(
+async fn cut_everywhere<T>(
     prepare: impl AsyncFn() -> World,
-    begin: impl AsyncFn(&World),
+    begin: impl AsyncFn(&World) -> T,
     verify: impl Fn(&World),
 ) {
     for (cut, takes_over) in [
@@ -46,8 +46,7 @@ async fn cut_everywhere(
 
 fn replaced(world: &World) {
     world.assert_serves("blog", &["web"]);
-    let deployed = world.operations("blog").into_iter().rev();
-    let last = deployed.filter(|it| it.deploys()).next().unwrap();
+    let last = world.last_deploy("blog");
     assert_eq!(last.outcome.unwrap().result, OutcomeKind::Success);
     assert_eq!(world.serving("blog", "web").image, "registry.test/web:2");
 }
@@ -61,26 +60,26 @@ async fn running(manifest: Manifest) -> World {
 #[tokio::test(start_paused = true)]
 async fn a_first_deployment_cut_at_any_effect_is_brought_to_its_end() {
     let empty = async || World::new().await.images(&["web:2"]);
-    let begin = async |world: &World| drop(world.put(&blog("web:2")).await);
+    let begin = async |world: &World| world.put(&blog("web:2")).await;
     cut_everywhere(empty, begin, replaced).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_replacement_cut_at_any_effect_is_brought_to_its_end() {
-    let begin = async |world: &World| drop(world.put(&blog("web:2")).await);
+    let begin = async |world: &World| world.put(&blog("web:2")).await;
     cut_everywhere(async || running(blog("web:1")).await, begin, replaced).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_replacement_with_a_volume_cut_at_any_effect_never_has_two_writers() {
     let stateful = |image: &str| blog(image).volume("web", "data");
-    let begin = async |world: &World| drop(world.put(&stateful("web:2")).await);
+    let begin = async |world: &World| world.put(&stateful("web:2")).await;
     cut_everywhere(async || running(stateful("web:1")).await, begin, replaced).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_removal_cut_at_any_effect_is_brought_to_its_end() {
-    let begin = async |world: &World| drop(world.delete("blog").await);
+    let begin = async |world: &World| world.delete("blog").await;
     let verify = |world: &World| world.assert_gone("blog");
     cut_everywhere(async || running(blog("web:1")).await, begin, verify).await;
 }
@@ -88,7 +87,7 @@ async fn a_removal_cut_at_any_effect_is_brought_to_its_end() {
 #[tokio::test(start_paused = true)]
 async fn a_dropped_service_cut_at_any_effect_is_gone_in_the_end() {
     let two = blog("web:1").service("db", "web:2");
-    let begin = async |world: &World| drop(world.put(&blog("web:2")).await);
+    let begin = async |world: &World| world.put(&blog("web:2")).await;
     cut_everywhere(async || running(two.clone()).await, begin, replaced).await;
 }
 

@@ -4,6 +4,15 @@
 // A test says what went wrong by panicking.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod changing;
 mod deploy;
+mod failing;
+mod history;
 mod interrupted;
+mod leading;
+mod refused;
+mod removing;
+mod repairing;
+mod strange;
 mod support;
+mod writing;

@@ -1,6 +1,6 @@
 //! A world in memory: store, runtime, traffic, time and chance, all the test's own.
 //!
-//! - `world`: builds it, runs passes, and says what became of it.
+//! - `world`: builds it and runs passes; `outcome`: says what became of it.
 //! - `manifest`: manifests in a line.
 //! - `clock`: a calendar that follows tokio's paused time.
 //! - `cut`: ends a run at a chosen effect.
@@ -10,6 +10,7 @@
 mod clock;
 mod cut;
 mod manifest;
+mod outcome;
 mod runtime;
 mod store;
 mod traffic;
@@ -17,5 +18,5 @@ mod watch;
 mod world;
 
 pub use cut::Cut;
-pub use manifest::{Manifest, app, blog, reference};
-pub use world::{World, name, service};
+pub use manifest::{Manifest, app, blog};
+pub use world::{PRINTED, World, name};

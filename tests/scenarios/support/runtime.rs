@@ -49,6 +49,8 @@ impl Runtime for WatchedRuntime {
         reference: &str,
         policy: PullPolicy,
     ) -> Result<Image, RuntimeError> {
+        let takes = *self.watch.pulls_take.lock().unwrap();
+        tokio::time::sleep(takes).await;
         self.watch.runtime.ensure_image(reference, policy).await
     }
 

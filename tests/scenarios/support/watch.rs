@@ -1,6 +1,7 @@
 //! What the doubles notice: moments at which an invariant didn't hold.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use podherd::runtime::{EffectLog, MemoryRuntime};
 use podherd::state::{Active, ContainerId, Keys, labels};
@@ -18,6 +19,8 @@ pub struct Watch {
     /// The authority of the controller that runs now.
     pub authority: Authority,
     found: Arc<Mutex<Vec<String>>>,
+    /// How long the preflight's look at an image takes.
+    pub pulls_take: Arc<Mutex<Duration>>,
 }
 
 impl Watch {
@@ -37,6 +40,7 @@ impl Watch {
             effects,
             authority,
             found: Arc::default(),
+            pulls_take: Arc::default(),
         }
     }
 

@@ -4,18 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use podherd::clock::Entropy;
-use podherd::manifest::{AppName, NodeName, ServiceName};
+use podherd::manifest::{AppName, NodeName};
 use podherd::probe::MemoryProber;
 use podherd::reconcile::{Context, Ports, ReconcileError, Reconciler, Unobserved, Verdict};
-use podherd::runtime::{Behaviour, Container, EffectLog, MemoryImage, MemoryRuntime};
-use podherd::state::{
-    Active, ActiveService, Condition, ConditionType, Event, Inhibition, Keys, Operation, Record,
-    Status, decode, labels,
-};
+use podherd::runtime::{Behaviour, EffectLog, MemoryImage, MemoryRuntime};
+use podherd::state::{Keys, labels};
 use podherd::store::{
     AuthorityKeeper, Commit, Fence, MemoryStore, Newest, Records, Store, Txn, authority,
 };
-use podherd::traffic::{AppRoutes, MemoryTraffic};
+use podherd::traffic::MemoryTraffic;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -38,10 +35,6 @@ pub fn name(app: &str) -> AppName {
     app.parse().unwrap()
 }
 
-pub fn service(name: &str) -> ServiceName {
-    name.parse().unwrap()
-}
-
 pub struct World {
     pub store: MemoryStore,
     pub runtime: Arc<MemoryRuntime>,
@@ -51,9 +44,9 @@ pub struct World {
     pub gate: Gate,
     pub clock: Arc<TestClock>,
     pub keeper: AuthorityKeeper,
-    recording: RecordingStore,
-    watch: Watch,
-    effects: EffectLog,
+    pub recording: RecordingStore,
+    pub watch: Watch,
+    pub effects: EffectLog,
     entropy: Arc<Entropy>,
     reconciler: Reconciler,
     fence: Fence,
@@ -128,6 +121,11 @@ impl World {
     pub fn push(&self, image: &str, content: MemoryImage) {
         self.runtime
             .push_image(&reference(image), content.prints(PRINTED));
+    }
+
+    /// How long every look at an image takes from now on.
+    pub fn pulls_take(&self, time: Duration) {
+        *self.watch.pulls_take.lock().unwrap() = time;
     }
 
     // What people do.
@@ -220,213 +218,42 @@ impl World {
         self.reconciler = Reconciler::new(ctx);
     }
 
+    /// The leadership ends after this time, unless renewed.
+    pub fn lead_for(&self, time: Duration) {
+        self.keeper.hold(self.fence.clone(), Instant::now() + time);
+    }
+
+    /// One pass, in the middle of which something happens after this time.
+    pub async fn pass_while<T>(
+        &self,
+        app: &str,
+        after: Duration,
+        happens: impl AsyncFnOnce() -> T,
+    ) {
+        let later = async {
+            tokio::time::sleep(after).await;
+            happens().await
+        };
+        let _ = tokio::join!(self.pass(app), later);
+    }
+
+    /// Passes as they become due, for so long.
+    pub async fn run_for(&self, app: &str, time: Duration) {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            let next = match self.pass(app).await {
+                Ok(Verdict::Settled) => end,
+                Ok(Verdict::Again(pause)) => Instant::now() + pause,
+                Err(_) => Instant::now() + Duration::from_secs(1),
+            };
+            tokio::time::sleep_until(next.min(end)).await;
+        }
+    }
+
     /// Another controller leads from now on; this one doesn't know yet.
     pub async fn overtake(&self) {
         win(&self.store, &self.keys).await;
     }
-
-    // What became of it.
-
-    /// The effects since the last look, with names as the manifest has them.
-    pub fn effects(&self) -> Vec<String> {
-        let readable = |effect: String| {
-            let mut words: Vec<String> = effect.split(' ').map(str::to_owned).collect();
-            for word in &mut words {
-                if let Some(name) = word.strip_prefix("podherd-") {
-                    // podherd-<app>-<8 digits>[-<volume>]
-                    let parts: Vec<&str> = name.splitn(3, '-').collect();
-                    *word = (*parts.get(2).unwrap_or(&parts[0])).to_owned();
-                }
-            }
-            words.join(" ")
-        };
-        self.effects
-            .take()
-            .into_iter()
-            .filter(|effect| !effect.starts_with("pull "))
-            .map(readable)
-            .collect()
-    }
-
-    /// How many transactions were applied so far.
-    pub fn writes(&self) -> usize {
-        self.recording.writes()
-    }
-
-    /// Every invariant held so far, and nothing printed leaked.
-    pub fn check(&self) {
-        assert_eq!(self.watch.violations(), Vec::<String>::new());
-        for entry in self.store.entries() {
-            let text = String::from_utf8(entry.value.clone()).unwrap();
-            let shown = match entry.key.contains("/state/operations/") {
-                true => without_diagnostics(&entry.value),
-                false => text,
-            };
-            assert!(!shown.contains(PRINTED), "{} shows a log", entry.key);
-        }
-    }
-
-    fn record<T: Record>(&self, key: &str) -> Option<T> {
-        let entries = self.store.entries();
-        let entry = entries.iter().find(|entry| entry.key == key)?;
-        Some(decode(&entry.value).unwrap())
-    }
-
-    /// The records below a prefix, oldest first.
-    fn records<T: Record>(&self, prefix: &str) -> Vec<T> {
-        let mut entries = self.store.entries();
-        entries.sort_by_key(|entry| entry.create_revision);
-        entries
-            .iter()
-            .filter(|entry| entry.key.starts_with(prefix))
-            .map(|entry| decode(&entry.value).unwrap())
-            .collect()
-    }
-
-    pub fn status(&self, app: &str) -> Option<Status> {
-        self.record(&self.keys.status(&name(app)))
-    }
-
-    /// A condition of the app.
-    pub fn condition(&self, app: &str, r#type: ConditionType) -> Condition {
-        let status = self.status(app).unwrap();
-        let mut conditions = status.conditions.into_iter();
-        conditions.find(|found| found.r#type == r#type).unwrap()
-    }
-
-    pub fn active(&self, app: &str) -> Active {
-        self.record(&self.keys.active(&name(app)))
-            .unwrap_or_default()
-    }
-
-    /// What ACTIVE says of a service.
-    pub fn serving(&self, app: &str, service_name: &str) -> ActiveService {
-        self.active(app).services[&service(service_name)].clone()
-    }
-
-    pub fn operations(&self, app: &str) -> Vec<Operation> {
-        self.records(&self.keys.operations(&name(app)))
-    }
-
-    /// The newest operation.
-    pub fn last(&self, app: &str) -> Operation {
-        self.operations(app).pop().unwrap()
-    }
-
-    pub fn inhibitions(&self, app: &str) -> Vec<Inhibition> {
-        self.records(&self.keys.inhibitions(&name(app)))
-    }
-
-    pub fn events(&self, app: &str) -> Vec<Event> {
-        self.records(&format!("{}/events/{app}/", self.keys.prefix()))
-    }
-
-    /// The names of the containers that claim a host port.
-    pub fn claims(&self) -> Vec<String> {
-        let node: NodeName = "host-a".parse().unwrap();
-        let claims: Vec<podherd::state::BindClaim> = self.records(&self.keys.binds(&node));
-        claims
-            .into_iter()
-            .map(|claim| claim.container_name)
-            .collect()
-    }
-
-    pub fn routes(&self, app: &str) -> Option<AppRoutes> {
-        self.traffic.routes(&name(app))
-    }
-
-    /// The containers of a service, oldest first.
-    pub fn containers(&self, service: &str) -> Vec<Container> {
-        let of = |container: &Container| {
-            container.labels.get(labels::SERVICE).map(String::as_str) == Some(service)
-        };
-        self.runtime.containers().into_iter().filter(of).collect()
-    }
-
-    /// The only container of a service.
-    pub fn container(&self, service: &str) -> Container {
-        let mut found = self.containers(service);
-        assert_eq!(found.len(), 1, "{found:#?}");
-        found.remove(0)
-    }
-
-    /// Keys below the prefix of the controller's state that contain a text.
-    pub fn keys_with(&self, text: &str) -> Vec<String> {
-        let entries = self.store.entries().into_iter();
-        entries
-            .map(|entry| entry.key)
-            .filter(|key| key.contains(text))
-            .collect()
-    }
-
-    /// The app serves: every service that ACTIVE names runs verified, nothing else
-    /// of the app exists, the routes follow, the claims fit, nothing is in flight.
-    pub fn assert_serves(&self, app: &str, services: &[&str]) {
-        self.check();
-        let active = self.active(app);
-        let named: Vec<&str> = active.services.keys().map(ServiceName::as_str).collect();
-        assert_eq!(named, services, "what ACTIVE names");
-        let mut claims = Vec::new();
-        for (name, active) in &active.services {
-            let container = self.container(name.as_str());
-            assert_eq!(container.id, active.container);
-            assert!(container.started_at.is_some());
-            assert_eq!(container.started_at, active.verified, "{name} is verified");
-            claims.extend(active.binds.iter().map(|_| container.name.clone()));
-            for bind in &active.binds {
-                let (_, who) = self.runtime.reply_at(bind.address(), bind.protocol);
-                assert_eq!(
-                    who,
-                    Some(container.id.clone()),
-                    "{name} answers on its bind"
-                );
-            }
-        }
-        let mut held = self.claims();
-        held.sort();
-        claims.sort();
-        assert_eq!(held, claims, "what holds a port");
-        let routed = self.routes(app);
-        let routed = routed.iter().flat_map(AppRoutes::containers);
-        for container in routed {
-            let named = active
-                .services
-                .values()
-                .any(|it| &it.container == container);
-            assert!(named, "routes follow ACTIVE");
-        }
-        assert!(self.operations(app).iter().all(|it| !it.in_flight()));
-        assert!(
-            self.inhibitions(app).is_empty(),
-            "{:?}",
-            self.inhibitions(app)
-        );
-        let ready = self.condition(app, ConditionType::Ready);
-        assert_eq!(ready.status, podherd::state::Truth::True, "{ready:?}");
-    }
-
-    /// Nothing of the app is left but what is retained.
-    pub fn assert_gone(&self, app: &str) {
-        self.check();
-        assert_eq!(self.runtime.containers(), Vec::new());
-        assert_eq!(self.runtime.networks(), Vec::<String>::new());
-        assert_eq!(self.claims(), Vec::<String>::new());
-        assert_eq!(self.routes(app), None);
-        for kind in ["ownership", "active", "intent", "inhibitions", "revisions"] {
-            let left = self.keys_with(&format!("/state/{kind}/{app}"));
-            assert_eq!(left, Vec::<String>::new());
-        }
-        assert_eq!(self.status(app), None);
-        assert!(self.operations(app).iter().all(|it| !it.in_flight()));
-    }
-}
-
-fn without_diagnostics(operation: &[u8]) -> String {
-    let mut json: serde_json::Value = serde_json::from_slice(operation).unwrap();
-    for step in json["steps"].as_array_mut().unwrap() {
-        step.as_object_mut().unwrap().remove("diagnostics");
-    }
-    json.to_string()
 }
 
 /// Writes the leadership key anew: whoever led before doesn't any more.

@@ -1,0 +1,6 @@
+//! Decisions as tables.
+
+mod next;
+mod order;
+mod scene;
+mod status;

@@ -1,0 +1,165 @@
+//! The order of the actions, and the graph that follows from ACTIVE.
+
+use super::scene::{
+    app, at, down, id, incarnation, inhibit, missing, revision, service, serving, told, wanted, web,
+};
+use crate::plan::{Snapshot, claims, deploy, remove, repair, routes};
+use crate::state::{InhibitionReason, RevisionNumber};
+
+const CREATE: [&str; 6] = [
+    "provision",
+    "create",
+    "start",
+    "probe",
+    "publish",
+    "traffic",
+];
+
+fn created(service: &str) -> Vec<String> {
+    CREATE.map(|kind| format!("{kind} {service}")).to_vec()
+}
+
+fn replaced(service: &str, before: &[&str]) -> Vec<String> {
+    let before = before.iter().map(|kind| format!("{kind} {service}"));
+    before.chain(created(service)).collect()
+}
+
+#[test]
+fn a_first_deployment_withdraws_and_retires_nothing() {
+    let app = app(&[("web", "")]);
+    let actions = deploy(&wanted(&app), &revision(1, &app));
+    assert_eq!(told(&actions), created("web"));
+}
+
+#[test]
+fn what_serves_already_is_left_alone() {
+    let app = app(&[("web", "")]);
+    assert_eq!(
+        told(&deploy(&serving(&app), &revision(2, &app))),
+        Vec::<String>::new()
+    );
+}
+
+#[test]
+fn a_changed_service_is_replaced_and_a_writer_is_inhibited_before() {
+    let volume = "volumes: [{name: data, path: /data}]";
+    let read_only = "volumes: [{name: data, path: /data, readOnly: true}]";
+    for (fields, before) in [
+        ("", &["withdraw", "retire"][..]),
+        (read_only, &["withdraw", "retire"]),
+        (volume, &["withdraw", "inhibit", "retire"]),
+    ] {
+        let old = serving(&app(&[("web", fields)]));
+        let new = app(&[("web", "env: {A: b}")]);
+        let actions = deploy(&old, &revision(2, &new));
+        assert_eq!(told(&actions), replaced("web", before), "{fields}");
+    }
+}
+
+#[test]
+fn an_old_generation_of_an_unknown_revision_counts_as_a_writer() {
+    let app = app(&[("web", "")]);
+    let mut snapshot = serving(&app);
+    snapshot.records.revisions.clear();
+    let actions = deploy(&snapshot, &revision(2, &app));
+    assert_eq!(
+        told(&actions),
+        replaced("web", &["withdraw", "inhibit", "retire"])
+    );
+}
+
+#[test]
+fn an_unchanged_service_that_does_not_run_verified_is_replaced() {
+    let app = app(&[("web", "")]);
+    let change: [fn(&mut Snapshot); 4] = [
+        |it| down(it, 0),
+        |it| web(it).started_at = Some(at(11)),
+        missing,
+        |it| inhibit(it, InhibitionReason::Removed),
+    ];
+    for change in change {
+        let mut snapshot = serving(&app);
+        change(&mut snapshot);
+        let actions = deploy(&snapshot, &revision(2, &app));
+        assert_eq!(told(&actions), replaced("web", &["withdraw", "retire"]));
+    }
+}
+
+#[test]
+fn dropped_services_go_first_and_the_rest_follows_its_dependencies() {
+    let old = serving(&app(&[("web", ""), ("zoo", "")]));
+    let new = app(&[("a", "dependsOn: [web]"), ("web", "env: {A: b}")]);
+    let actions = deploy(&old, &revision(2, &new));
+    let expected = [
+        replaced("zoo", &["withdraw", "inhibit", "retire"])[..3].to_vec(),
+        replaced("web", &["withdraw", "retire"]),
+        created("a"),
+    ];
+    assert_eq!(told(&actions), expected.concat());
+}
+
+#[test]
+fn a_removal_is_durable_before_it_begins() {
+    let actions = remove(&serving(&app(&[("db", ""), ("web", "")])));
+    let expected = [
+        "intent",
+        "withdraw",
+        "retire db",
+        "retire web",
+        "reclaim",
+        "end",
+    ];
+    assert_eq!(told(&actions), expected);
+}
+
+#[test]
+fn every_withdrawal_comes_before_every_repair() {
+    let mut snapshot = serving(&app(&[("db", ""), ("web", "")]));
+    for container in &mut snapshot.containers {
+        container.state = crate::runtime::ContainerState::Exited;
+    }
+    let (actions, later) = repair(&snapshot);
+    assert_eq!(
+        told(&actions)[..4],
+        ["withdraw db", "withdraw web", "start db", "probe db"]
+    );
+    assert_eq!(later, None);
+}
+
+#[test]
+fn only_a_verified_execution_is_a_backend() {
+    let mut snapshot = serving(&app(&[("db", ""), ("web", "")]));
+    let active = &mut snapshot.records.active;
+    active.services.get_mut(&service("db")).unwrap().verified = None;
+    let graph = routes(incarnation(), active, &snapshot.records.revisions);
+    let shown: Vec<(&str, usize)> = graph
+        .http
+        .iter()
+        .map(|rule| (rule.host.as_str(), rule.backends.len()))
+        .collect();
+    assert_eq!(shown, [("db.test", 0), ("web.test", 1)]);
+    let backend = &graph.http[1].backends[0];
+    assert_eq!(backend.container, id("c-web"));
+    assert_eq!(backend.started_at, at(10));
+    assert_eq!(backend.address.to_string(), "127.0.0.1:20001");
+}
+
+#[test]
+fn a_service_of_an_unknown_revision_has_no_rule() {
+    let mut snapshot = serving(&app(&[("web", "")]));
+    let active = &mut snapshot.records.active;
+    active.services.get_mut(&service("web")).unwrap().revision = RevisionNumber(9);
+    assert!(
+        routes(incarnation(), active, &snapshot.records.revisions)
+            .http
+            .is_empty()
+    );
+}
+
+#[test]
+fn a_revision_claims_its_routes_before_anybody_answers() {
+    let app = app(&[("db", ""), ("web", "")]);
+    let claimed = claims(incarnation(), &revision(1, &app));
+    assert_eq!(claimed.http.len(), 2);
+    assert!(claimed.containers().is_empty());
+}

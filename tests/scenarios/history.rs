@@ -1,0 +1,107 @@
+//! What is written down stays bounded, and changes only when something changes.
+
+use std::time::Duration;
+
+use podherd::runtime::Behaviour;
+use podherd::state::{ConditionType, EventType, Truth};
+
+use crate::support::{World, blog};
+
+#[tokio::test(start_paused = true)]
+async fn the_journal_keeps_the_newest_twenty_operations() {
+    let world = World::new().await.images(&["web:1"]);
+    let mut newest = 0;
+    for count in 0..30 {
+        let manifest = blog("web:1").with("web", &format!("env: {{COUNT: \"{count}\"}}"));
+        newest = world.put(&manifest).await;
+        world.settle("blog").await;
+    }
+    let operations = world.operations("blog");
+    assert_eq!(operations.len(), 20);
+    assert_eq!(operations.last().unwrap().source, newest);
+}
+
+#[tokio::test(start_paused = true)]
+async fn old_revisions_go_but_never_one_that_serves() {
+    let world = World::new().await.images(&["web:1", "db:1"]);
+    for count in 0..20 {
+        let env = format!("env: {{COUNT: \"{count}\"}}");
+        world
+            .deploy(&blog("web:1").with("web", &env).service("db", "db:1"))
+            .await;
+    }
+    let numbers: Vec<u64> = world
+        .revisions("blog")
+        .iter()
+        .map(|it| it.number.0)
+        .collect();
+    assert_eq!(world.active_revision("blog", "db"), 1);
+    assert_eq!(numbers[0], 1, "the one that db serves");
+    assert_eq!(numbers[1..], (10..=20).collect::<Vec<u64>>());
+    // And db is rebuilt from it.
+    world
+        .runtime
+        .remove_by_hand(world.container("db").id.as_str());
+    world.settle("blog").await;
+    world.assert_serves("blog", &["db", "web"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn going_back_to_an_earlier_content_is_a_new_revision() {
+    let world = World::new().await.images(&["web:1", "web:2"]);
+    for image in ["web:1", "web:2", "web:1"] {
+        world.deploy(&blog(image)).await;
+    }
+    assert_eq!(world.active_revision("blog", "web"), 3);
+    world.assert_serves("blog", &["web"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_keeps_its_time_until_its_status_changes() {
+    let world = World::new().await.images(&["web:1", "web:2"]);
+    world.deploy(&blog("web:1")).await;
+    let (accepted, ready) = (
+        world.condition("blog", ConditionType::Accepted),
+        world.condition("blog", ConditionType::Ready),
+    );
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    world.deploy(&blog("web:2")).await;
+    assert_eq!(world.condition("blog", ConditionType::Accepted), accepted);
+    let again = world.condition("blog", ConditionType::Ready);
+    assert_eq!(again.status, Truth::True);
+    assert!(
+        again.last_transition_time > ready.last_transition_time,
+        "it was False between"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_a_warning_among_the_events_and_events_expire() {
+    let world = World::new().await.image("web:1", Behaviour::ExitsAtOnce(2));
+    world.put(&blog("web:1")).await;
+    world.pass("blog").await.unwrap();
+    let events = world.events("blog");
+    assert_eq!(events.len(), 1);
+    assert_eq!(events[0].r#type, EventType::Warning);
+    assert_eq!(events[0].reason, "ContainerExited");
+    assert!(
+        events[0]
+            .message
+            .starts_with("deploy ended as failed: service web: ")
+    );
+    tokio::time::sleep(Duration::from_secs(3601)).await;
+    assert_eq!(world.events("blog").len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_deployment_is_tried_again_at_once() {
+    let mut world = World::new().await.images(&["web:1"]);
+    world.put(&blog("web:1")).await;
+    assert!(world.pass_cut("blog", 5, crate::support::Cut::After).await);
+    world.restart().await;
+    let began = tokio::time::Instant::now();
+    world.settle("blog").await;
+    assert!(began.elapsed() < Duration::from_secs(1));
+    assert_eq!(world.last("blog").attempt, 2);
+    world.assert_serves("blog", &["web"]);
+}
