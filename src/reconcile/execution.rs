@@ -26,6 +26,13 @@ impl Run<'_> {
     ) -> Result<(), StepError> {
         self.journal.begin(index, Changes::default()).await?;
         if let Some(container) = existing {
+            if self.inhibition(container).is_some() {
+                return Err(Failure::lasting(
+                    "Inhibited",
+                    format!("container {container} may never be started again: deploy"),
+                )
+                .into());
+            }
             self.adopt(service, container)?;
             self.ctx.observer.restarted(self.app, service);
         }
