@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use crate::manifest::{RestartPolicy, ServiceName};
+use crate::runtime::ContainerState;
 use crate::state::{ActiveService, StepKind, StepState};
 
 use super::health::{Health, health, retired_by_deploy};
-use super::sequence::{create, verify, withdraw};
+use super::sequence::{create, retire, verify, withdraw};
 use super::{Action, Due, Snapshot};
 
 /// How soon a container in a passing state is looked at again.
@@ -78,6 +79,13 @@ fn bring_back(
                 container: Some(container),
             }];
             actions.extend(verify(name));
+            actions
+        }
+        // Its process is gone, and it never comes back: the removal is brought to
+        // its end.
+        Health::Unclear(ContainerState::Removing) => {
+            let mut actions = vec![retire(name, service, false)];
+            actions.extend(create(name, service.revision));
             actions
         }
         Health::Missing if !retired_by_deploy(snapshot, name) => create(name, service.revision),

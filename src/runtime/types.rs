@@ -180,7 +180,7 @@ pub enum ContainerState {
 impl ContainerState {
     /// Whether its process may still write: only a state that says otherwise says no.
     pub fn may_run(self) -> bool {
-        !matches!(self, Self::Created | Self::Exited)
+        !matches!(self, Self::Created | Self::Exited | Self::Removing)
     }
 }
 

@@ -23,6 +23,29 @@ fn a_container_removed_by_hand_is_built_again() {
     world.assert_only_active(&["blog"]);
 }
 
+/// A removal that is cut off can leave a container that Podman lists and can't
+/// inspect, for its storage is gone.
+#[test]
+fn a_half_removed_container_is_removed_and_built_again() {
+    let mut world = World::start();
+    let podherd = world.podherd();
+    world.deploy("blog", &manifest("blog", Image::Web1));
+    let old = world.running();
+    world.podman.kill_service();
+    world.podman.run(&world.sandbox, &["stop", &old[0]]);
+    world.podman.forget_storage(&old[0]);
+    world.podman.start_service(&world.sandbox);
+
+    until("another one is active", || {
+        let running = world.running();
+        running.len() == 1 && running != old && world.active("blog")["web"] == running[0]
+    });
+    until("it answers", || {
+        podherd.get(&world, "blog.test", "/").code == 200
+    });
+    world.assert_only_active(&["blog"]);
+}
+
 #[test]
 fn a_killed_container_comes_back() {
     let world = World::start();

@@ -86,15 +86,14 @@ fn an_empty_store_is_refused_until_adopted_and_stops_nothing() {
         ..Options::default()
     };
     let mut refused = Podherd::start(&world, options.clone());
-    std::thread::sleep(Duration::from_secs(3));
+    let code = refused.wait_end(Duration::from_secs(20));
+    assert!(code.is_some_and(|code| code != 0), "{code:?}");
     assert_eq!(world.running(), before);
     assert!(
         refused.log().contains("--adopt"),
         "it says what to do: {}",
         refused.log()
     );
-    assert_ne!(refused.listen(&world, "/readyz").code, 200);
-    refused.kill_9();
 
     // Adopted, it reports the containers that no record knows, and leaves them alone.
     let arguments = vec!["--adopt".to_owned()];

@@ -27,7 +27,9 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::{Container, RuntimeError, deadline};
+use super::{
+    Container, ContainerState, ContainerSummary, Labels, Runtime as _, RuntimeError, deadline,
+};
 use fault::Fault;
 use inspect::Inspected;
 use socket::{Socket, encoded};
@@ -134,9 +136,30 @@ impl Podman {
             Ok(found) if !found.is(id_or_name) => return Ok(None),
             Ok(found) => found.into_container(),
             Err(fault) if fault.is_missing() => return Ok(None),
+            // A removal that was cut off took the container's storage and left its
+            // record, of which Podman tells in lists only.
+            Err(fault) if fault.says(&["container not known"]) => {
+                return self.half_removed(id_or_name).await;
+            }
             Err(fault) => Err(fault),
         };
         found.map(Some).map_err(|fault| fault.of_call("inspect"))
+    }
+
+    async fn half_removed(&self, id_or_name: &str) -> Result<Option<Container>, RuntimeError> {
+        let listed = self.list(&Labels::new()).await?;
+        let is_it =
+            |found: &ContainerSummary| found.id.as_str() == id_or_name || found.name == id_or_name;
+        Ok(listed.into_iter().find(is_it).map(|found| Container {
+            id: found.id,
+            name: found.name,
+            labels: found.labels,
+            state: ContainerState::Removing,
+            started_at: None,
+            exit_code: None,
+            oom_killed: false,
+            ports: Vec::new(),
+        }))
     }
 }
 

@@ -109,6 +109,21 @@ impl Podman {
         serde_json::from_str(&listed).expect("a JSON list of containers")
     }
 
+    /// Makes the storage forget a container, as a removal that is cut off does.
+    #[track_caller]
+    pub fn forget_storage(&self, id: &str) {
+        let root = fs::read_dir(self.home.join("root")).expect("the storage");
+        let index = root
+            .flatten()
+            .map(|entry| entry.path().join("containers.json"))
+            .find(|index| index.exists())
+            .expect("the storage's index of containers");
+        let text = fs::read(&index).expect("the index");
+        let mut containers: Vec<Value> = serde_json::from_slice(&text).expect("a JSON list");
+        containers.retain(|container| container["id"] != id);
+        fs::write(&index, Value::from(containers).to_string()).expect("the index is written");
+    }
+
     /// The host's directory of a named volume.
     #[track_caller]
     pub fn volume_dir(&self, sandbox: &Sandbox, volume: &str) -> PathBuf {

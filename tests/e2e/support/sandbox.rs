@@ -191,7 +191,7 @@ impl Process {
             .append(true)
             .open(log)
             .expect("the log file");
-        let wrapper = command
+        let mut wrapper = command
             .stdout(file.try_clone().expect("the log file again"))
             .stderr(file)
             .process_group(0)
@@ -200,7 +200,12 @@ impl Process {
         let pid = within(
             Duration::from_secs(5),
             "the process inside the sandbox",
-            || child_of(wrapper.id()).ok_or_else(|| format!("{command:?}: {}", tail(log, 20))),
+            || match child_of(wrapper.id()) {
+                Some(pid) => Ok(pid),
+                // It may have ended already: then nothing is signalled any more.
+                None if wrapper.try_wait().is_ok_and(|ended| ended.is_some()) => Ok(wrapper.id()),
+                None => Err(format!("{command:?}: {}", tail(log, 20))),
+            },
         );
         Self {
             wrapper,
