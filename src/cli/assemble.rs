@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{Clock, Entropy, SystemClock};
 use crate::controller::{
     Campaign, Catalog, Controller, Counting, Heartbeat, HostError, HostLock, KnownStore, Pace,
-    Passes, SharedRole, StatusRejections, TTL,
+    Passes, SharedRole, StatusRejections, TTL, this_process,
 };
 use crate::manifest::NodeName;
 use crate::probe::NetworkProber;
@@ -168,6 +168,7 @@ impl Control {
                 me: Leader {
                     node,
                     holder: entropy.uuid().to_string(),
+                    process: this_process(),
                     since,
                 },
                 ttl: TTL,

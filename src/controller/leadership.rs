@@ -6,6 +6,9 @@
 //! itself and the lease is renewed as soon as etcd is back: as long as the key
 //! is the one that was created, nobody else has led meanwhile.
 //!
+//! A leader that was killed holds the key until its lease ends. A successor on the
+//! same machine that sees its process gone takes the key down and doesn't wait.
+//!
 //! Time is monotonic. It stands still while the machine is suspended; what a
 //! leader does in the moment after that is stopped by the fence in etcd and by
 //! the host's lock, not by the clock.
@@ -20,6 +23,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use super::host::has_ended;
 use crate::backoff::Pauses;
 use crate::clock::{Clock, Entropy};
 use crate::state::{Leader, decode, encode};
@@ -135,6 +139,14 @@ impl Campaign {
                 return Ok(());
             };
             match decode::<Leader>(&leader.value) {
+                Ok(other) if other.process.as_ref().is_some_and(has_ended) => {
+                    info!(
+                        holder = other.holder,
+                        "the leader was a process of this machine and has ended"
+                    );
+                    self.take_down(&leader).await?;
+                    continue;
+                }
                 Ok(other) => {
                     info!(node = %other.node, holder = other.holder, "standing by: another controller leads");
                 }
@@ -145,6 +157,17 @@ impl Campaign {
             })
             .await?;
         }
+    }
+
+    /// Deletes the key of a term whose holder is surely gone. Whatever that holder
+    /// still had under way is refused by its fence.
+    async fn take_down(&self, leader: &Entry) -> Result<(), StoreError> {
+        let same = Target::CreateRevision(leader.create_revision);
+        let delete = Txn::default()
+            .when(&self.key, same)
+            .delete(self.key.clone());
+        // Refused: it isn't that term any more.
+        self.store.commit(delete).await.map(drop)
     }
 
     /// Holds the term until it is lost for good.

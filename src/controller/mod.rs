@@ -31,7 +31,7 @@ mod watch;
 
 pub use events::{EventWatch, resync};
 pub use heartbeat::Heartbeat;
-pub use host::{HostError, HostLock, KnownStore};
+pub use host::{HostError, HostLock, KnownStore, this_process};
 pub use known::{Catalog, Listing};
 pub use leadership::{Campaign, TTL};
 pub use observe::Counting;

@@ -21,8 +21,8 @@ pub use operation::{
     Diagnostics, Operation, Outcome, OutcomeKind, Request, Step, StepKind, StepState, Verb, Warning,
 };
 pub use ownership::{
-    BindClaim, Inhibition, InhibitionReason, Intent, Leader, Node, Ownership, Resources, Retained,
-    Wish,
+    BindClaim, Inhibition, InhibitionReason, Intent, Leader, Node, Ownership, ProcessIdentity,
+    Resources, Retained, Wish,
 };
 pub use record::{Record, RecordError, decode, encode};
 pub use request::{Asked, AskedVerb, RequestError, parse_id};

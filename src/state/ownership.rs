@@ -158,8 +158,25 @@ pub struct Leader {
     pub node: NodeName,
     /// This process, unlike any other.
     pub holder: String,
+    /// The same for whoever runs on the same machine, where it can be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessIdentity>,
     /// Since when.
     pub since: Timestamp,
+}
+
+/// A process, told apart from every other that ever ran on any machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProcessIdentity {
+    /// The kernel's ID of the machine's boot.
+    pub boot: String,
+    /// The PID namespace in which the ID below means something.
+    pub namespace: String,
+    /// The process ID.
+    pub pid: u32,
+    /// When it began, in clock ticks since the boot.
+    pub started: u64,
 }
 
 macro_rules! record {

@@ -32,6 +32,7 @@ impl Candidate {
             me: Leader {
                 node: "host-a".parse().unwrap(),
                 holder: holder.to_owned(),
+                process: None,
                 since: Timestamp::UNIX_EPOCH,
             },
             ttl: TTL,

@@ -3,12 +3,14 @@
 
 mod known;
 mod lock;
+mod process;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 pub use known::KnownStore;
 pub use lock::HostLock;
+pub use process::{has_ended, this_process};
 
 use crate::store::StoreError;
 

@@ -122,6 +122,7 @@ impl Candidate {
             me: Leader {
                 node: "host-a".parse().unwrap(),
                 holder: holder.to_owned(),
+                process: None,
                 since: Timestamp::UNIX_EPOCH,
             },
             ttl: TTL,
@@ -341,4 +342,27 @@ async fn a_compacted_history_and_a_strange_value_do_not_confuse_anybody() {
     store.compact(store.revision());
     store.commit(Txn::default().delete(KEY)).await.unwrap();
     first.wins_within(Duration::from_secs(10)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_of_this_machine_that_was_killed_is_succeeded_at_once() {
+    let store = MemoryStore::new();
+    let this = crate::controller::this_process().unwrap();
+    let killed = Leader {
+        node: "host-a".parse().unwrap(),
+        holder: "killed".to_owned(),
+        process: Some(crate::state::ProcessIdentity {
+            started: this.started + 1,
+            ..this
+        }),
+        since: Timestamp::UNIX_EPOCH,
+    };
+    let lease = store.grant(TTL).await.unwrap();
+    let left = Txn::default().put_leased(KEY, encode(&killed).unwrap(), lease);
+    store.commit(left).await.unwrap();
+
+    let begun = Instant::now();
+    let mut next = Candidate::stand(&store, "next");
+    next.authority.won().await;
+    assert!(begun.elapsed() < TTL / 2);
 }

@@ -66,6 +66,7 @@ fn start_on(store: &Flaky, holder: &str, state: tempfile::TempDir, adopt: bool) 
             me: Leader {
                 node,
                 holder: holder.to_owned(),
+                process: None,
                 since: jiff::Timestamp::UNIX_EPOCH,
             },
             ttl: TTL,
