@@ -15,7 +15,7 @@ mod status;
 
 pub use health::{Health, health};
 pub use next::{Next, next};
-pub use repair::repair;
+pub use repair::{must_withdraw, repair};
 pub use routes::{claims, routes};
 pub use sequence::{deploy, remove};
 pub use snapshot::{Desired, Due, Snapshot};

@@ -8,6 +8,7 @@ use crate::store::Changes;
 
 use super::candidate::Candidate;
 use super::error::{Failure, ReconcileError, StepError, runtime_failure};
+use super::ports::of_earlier;
 use super::run::Run;
 
 /// How often a candidate is made again because its port turned out taken.
@@ -37,11 +38,7 @@ impl Run<'_> {
                 Ok(()) => break,
                 Err(RuntimeError::PortInUse { .. }) if self.may_move(service, attempt)? => {
                     attempt += 1;
-                    self.discard_candidate(service).await?;
-                    let step = self.candidate(service)?.step;
-                    self.make(step, service, attempt).await?;
-                    self.journal.succeed(step);
-                    self.journal.begin(index, Changes::default()).await?;
+                    self.move_candidate(index, service, attempt).await?;
                 }
                 Err(error) if error.is_ambiguous() && self.runs(&container).await => break,
                 Err(error) => {
@@ -54,12 +51,38 @@ impl Run<'_> {
         self.observe_execution(index, service).await
     }
 
-    /// Whether another candidate on another port can help.
+    /// Whether another container on another port can help.
     fn may_move(&self, service: &ServiceName, attempt: u32) -> Result<bool, StepError> {
         let candidate = self.candidate(service)?;
         let pinned = self.pinned_at(service, candidate.revision)?;
         let moves = pinned.spec.ports.iter().any(|port| port.host.is_none());
-        Ok(candidate.made.is_some() && moves && attempt < PORT_TRIES)
+        Ok(moves && attempt < PORT_TRIES)
+    }
+
+    /// Makes the container again on other ports. The one that doesn't run is gone
+    /// before, be it this operation's or the one that ACTIVE names.
+    async fn move_candidate(
+        &mut self,
+        index: usize,
+        service: &ServiceName,
+        attempt: u32,
+    ) -> Result<(), StepError> {
+        let candidate = self.candidate(service)?.clone();
+        let step = if candidate.made.is_some() {
+            self.discard_candidate(service).await?;
+            candidate.step
+        } else {
+            let container = self.container_of(service)?;
+            if let Err(error) = self.ctx.remove(&container).await? {
+                return Err(runtime_failure(&error).into());
+            }
+            let operation = self.journal.operation().id.clone();
+            self.release_binds(of_earlier(service, &operation)).await?;
+            index
+        };
+        self.make(step, service, attempt).await?;
+        self.journal.succeed(step);
+        Ok(self.journal.begin(index, Changes::default()).await?)
     }
 
     async fn runs(&self, container: &ContainerId) -> bool {
