@@ -108,7 +108,9 @@ fn first(next: &Next) -> String {
         }
         Next::Sweep(_) => "containers that no record names are removed".to_owned(),
         Next::Hold { message, .. } => format!("held until somebody has looked: {message}"),
-        Next::Remove(_) => "the manifest is gone: remove".to_owned(),
+        Next::Answer(pending, _) => format!("the request at {} is answered", pending.key),
+        Next::RollBack(_) => "the failed deployment is rolled back".to_owned(),
+        Next::Remove(_) => "remove".to_owned(),
         Next::Forget => {
             "the manifest is gone, and the app owns nothing: forget its status".to_owned()
         }

@@ -22,6 +22,7 @@ mod observe;
 mod passes;
 mod queue;
 mod rejections;
+mod requests;
 mod role;
 mod run;
 #[cfg(test)]

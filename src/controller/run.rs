@@ -18,6 +18,7 @@ use super::known::Catalog;
 use super::leadership::Campaign;
 use super::queue::{Queue, Work};
 use super::rejections::Rejections;
+use super::requests::RequestWatch;
 use super::role::{Role, SharedRole};
 use super::watch::ManifestWatch;
 use crate::backoff::Pauses;
@@ -253,6 +254,11 @@ impl Terms {
             let pulse = self.health.pulse("watch", STUCK);
             manifests.run(over.clone(), pulse).await;
         };
+        let requests = RequestWatch::new(
+            self.catalog.clone(),
+            queue.clone(),
+            Arc::clone(&self.entropy),
+        );
         tokio::join!(
             queue.run(
                 Arc::clone(&self.work),
@@ -261,6 +267,7 @@ impl Terms {
             ),
             events.run(over.clone(), self.health.pulse("events", STUCK)),
             manifests,
+            requests.run(over.clone(), self.health.pulse("requests", STUCK)),
             resync(
                 self.catalog.clone(),
                 queue.clone(),

@@ -1,13 +1,14 @@
 //! What to do, decided from what is: pure functions, no I/O.
 //!
-//! A pass of the reconciler takes a [`Snapshot`] and asks [`next`] what comes
+//! A pass of the reconciler takes a [`Snapshot`] and asks [`next()`] what comes
 //! first. A deployment is pinned by the preflight, which needs the runtime,
-//! and then laid out by [`deploy`]. The answer is a list of [`Action`]s that
+//! and then laid out by [`deploy()`]. The answer is a list of [`Action`]s that
 //! the sequencer journals and performs one by one.
 
 mod health;
 mod next;
 mod repair;
+mod request;
 mod routes;
 mod sequence;
 mod snapshot;
@@ -16,13 +17,14 @@ mod status;
 pub use health::{Health, health};
 pub use next::{Next, next};
 pub use repair::{must_withdraw, repair};
+pub use request::{Answer, Pending, answer};
 pub use routes::{claims, routes};
 pub use sequence::{deploy, remove};
 pub use snapshot::{Desired, Due, Snapshot};
 pub use status::{Phase, status};
 
 use crate::manifest::ServiceName;
-use crate::state::{ContainerId, InhibitionReason, RevisionNumber, StepKind};
+use crate::state::{ContainerId, InhibitionReason, RevisionNumber, StepKind, Wish};
 
 /// One thing to do. Each becomes one journaled step.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,8 +107,24 @@ pub enum Action {
         /// The service for which it is done; `None` for the whole app.
         service: Option<ServiceName>,
     },
-    /// Write the stopped intent, and an inhibition for each of these containers.
+    /// Stop the container that ACTIVE names, with grace; it stays.
+    Stop {
+        /// The service.
+        service: ServiceName,
+        /// The container.
+        container: ContainerId,
+    },
+    /// Wait for the requests in flight of a superseded container.
+    Drain {
+        /// The service.
+        service: ServiceName,
+        /// The container.
+        container: ContainerId,
+    },
+    /// Write the intent, and an inhibition for each of these containers.
     Intent {
+        /// Running or stopped.
+        wish: Wish,
         /// The containers that must never start again.
         inhibited: Vec<(ServiceName, ContainerId)>,
     },
@@ -115,7 +133,11 @@ pub enum Action {
     /// Remove the app's private networks.
     Reclaim,
     /// End the incarnation.
-    End,
+    End {
+        /// `mod_revision` of the manifest that goes with it, unless it changes
+        /// meanwhile; `None` when it is gone already.
+        manifest: Option<i64>,
+    },
 }
 
 impl Action {
@@ -129,13 +151,15 @@ impl Action {
             Self::Provision { .. } => StepKind::Provision,
             Self::Create { .. } => StepKind::Create,
             Self::Start { .. } => StepKind::Start,
+            Self::Stop { .. } => StepKind::Stop,
+            Self::Drain { .. } => StepKind::Drain,
             Self::Inspect { .. } => StepKind::Inspect,
             Self::Probe { .. } => StepKind::Probe,
             Self::Publish { .. } => StepKind::Publish,
             Self::Traffic { .. } => StepKind::Traffic,
             Self::Intent { .. } => StepKind::Intent,
             Self::Reclaim => StepKind::Reclaim,
-            Self::End => StepKind::End,
+            Self::End { .. } => StepKind::End,
         }
     }
 
@@ -150,10 +174,12 @@ impl Action {
             | Self::Create { service, .. }
             | Self::Start { service, .. }
             | Self::Inspect { service, .. }
+            | Self::Stop { service, .. }
+            | Self::Drain { service, .. }
             | Self::Probe { service }
             | Self::Publish { service } => Some(service),
             Self::Traffic { service } => service.as_ref(),
-            Self::Intent { .. } | Self::WithdrawApp | Self::Reclaim | Self::End => None,
+            Self::Intent { .. } | Self::WithdrawApp | Self::Reclaim | Self::End { .. } => None,
         }
     }
 
@@ -165,6 +191,8 @@ impl Action {
             Self::Inhibit { container, .. }
             | Self::Retire { container, .. }
             | Self::Sweep { container, .. }
+            | Self::Stop { container, .. }
+            | Self::Drain { container, .. }
             | Self::Inspect { container, .. } => Some(container),
             _ => None,
         }

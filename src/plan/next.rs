@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use crate::manifest::ServiceName;
-use crate::state::{ContainerId, OperationId, OutcomeKind, StepKind, StepState, labels};
+use crate::state::{
+    ContainerId, InhibitionReason, OperationId, OutcomeKind, StepKind, StepState, Verb, labels,
+};
 
 use super::health::Health;
 use super::repair::{repair, withdrawals};
-use super::sequence::remove;
-use super::{Action, Desired, Due, Snapshot, health, routes};
+use super::request::{keep_stopped, roll_back_failed};
+use super::sequence::{drain, remove, retire_container};
+use super::{Action, Answer, Desired, Due, Pending, Snapshot, answer, health, routes};
 
 /// What a pass does first. After it, look again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +29,10 @@ pub enum Next {
         /// When to look again all the same.
         again: Option<Duration>,
     },
+    /// Answer the oldest request.
+    Answer(Pending, Answer),
+    /// Bring back what a failed deployment replaced.
+    RollBack(Vec<Action>),
     /// End the incarnation.
     Remove(Vec<Action>),
     /// Forget an app that never came to own anything.
@@ -70,14 +77,23 @@ fn undisturbed(snapshot: &Snapshot) -> Next {
     if !leftovers.is_empty() {
         return Next::Sweep(leftovers);
     }
-    if snapshot.records.ownership.is_some() && snapshot.removing() {
-        return Next::Remove(remove(snapshot));
+    if snapshot.records.ownership.is_some()
+        && let Some(removal) = snapshot.removal()
+    {
+        // A manifest that was put since comes back as another incarnation.
+        let taken = snapshot.desired.source();
+        let manifest = (taken != 0 && taken == removal.source).then_some(taken);
+        return Next::Remove(remove(snapshot, manifest));
+    }
+    if let Some(pending) = snapshot.requests.first() {
+        return Next::Answer(pending.clone(), answer(snapshot, pending));
     }
     match &snapshot.desired {
         Desired::Absent => absent(snapshot),
-        Desired::App { .. } if snapshot.stopped() => Next::Settled,
+        _ if snapshot.stopped() => stopped(snapshot),
         Desired::App { source, .. } if *source != snapshot.records.active.source => {
             match deploy_due(snapshot) {
+                _ if let Some(actions) = roll_back_failed(snapshot) => Next::RollBack(actions),
                 Some(Due::Now) => Next::Deploy,
                 Some(Due::After(wait)) => upkeep(snapshot, Some(wait)),
                 None => upkeep(snapshot, None),
@@ -92,7 +108,7 @@ fn absent(snapshot: &Snapshot) -> Next {
         None if snapshot.records.status.is_some() => Next::Forget,
         None => Next::Settled,
         Some(ownership) if ownership.deletion_protection => protected(snapshot),
-        Some(_) => Next::Remove(remove(snapshot)),
+        Some(_) => Next::Remove(remove(snapshot, None)),
     }
 }
 
@@ -118,6 +134,13 @@ fn deploy_due(snapshot: &Snapshot) -> Option<Due> {
     let last = snapshot.last_deploy();
     match last.and_then(|operation| operation.outcome.as_ref()) {
         None => Some(Due::Now),
+        // Deploying again would undo it: that waits for another manifest.
+        Some(outcome)
+            if outcome.result == OutcomeKind::Success
+                && last.is_some_and(|last| last.request.verb == Verb::Rollback) =>
+        {
+            None
+        }
         // ACTIVE doesn't say so: it was changed or restored since.
         Some(outcome) if outcome.result == OutcomeKind::Success => Some(Due::Now),
         Some(outcome) if outcome.retryable => Some(snapshot.deploy_due),
@@ -125,9 +148,17 @@ fn deploy_due(snapshot: &Snapshot) -> Option<Due> {
     }
 }
 
+/// A stopped app stays stopped, whoever revived it.
+fn stopped(snapshot: &Snapshot) -> Next {
+    match keep_stopped(snapshot) {
+        actions if actions.is_empty() => Next::Settled,
+        actions => Next::Repair(actions),
+    }
+}
+
 fn upkeep(snapshot: &Snapshot, wait: Option<Duration>) -> Next {
     if snapshot.stopped() {
-        return Next::Settled;
+        return stopped(snapshot);
     }
     let (mut actions, later) = repair(snapshot);
     if actions.is_empty() && unpublished(snapshot) {
@@ -173,7 +204,8 @@ fn unconfirmed(snapshot: &Snapshot) -> bool {
     last.is_some_and(|step| step.kind == StepKind::Traffic && step.state == StepState::Failed)
 }
 
-/// Containers of this app that ACTIVE doesn't name.
+/// Containers of this app that ACTIVE doesn't name: those with a retirement marker
+/// leave with grace, others by force.
 fn leftovers(snapshot: &Snapshot) -> Vec<Action> {
     let active = &snapshot.records.active.services;
     let named = |id: &ContainerId| active.values().any(|service| &service.container == id);
@@ -183,13 +215,29 @@ fn leftovers(snapshot: &Snapshot) -> Vec<Action> {
         .filter(|container| !named(&container.id))
         .filter_map(|container| {
             let service: ServiceName = container.labels.get(labels::SERVICE)?.parse().ok()?;
-            Some(Action::Sweep {
-                service,
-                container: container.id.clone(),
-                name: container.name.clone(),
+            Some(if superseded(snapshot, &container.id) {
+                vec![
+                    drain(&service, &container.id),
+                    retire_container(&service, &container.id),
+                ]
+            } else {
+                vec![Action::Sweep {
+                    service,
+                    container: container.id.clone(),
+                    name: container.name.clone(),
+                }]
             })
         })
+        .flatten()
         .collect()
+}
+
+/// Whether the container has a retirement marker.
+fn superseded(snapshot: &Snapshot, container: &ContainerId) -> bool {
+    snapshot.records.inhibitions.iter().any(|inhibition| {
+        &inhibition.container == container
+            && inhibition.reason == InhibitionReason::RetirementPending
+    })
 }
 
 /// A backup of the store that is older than the host: a generation runs that no

@@ -1,8 +1,8 @@
 //! The order of the actions of a deployment and of a removal.
 
-use crate::manifest::ServiceName;
+use crate::manifest::{ServiceName, Strategy};
 use crate::state::{
-    ActiveService, ContainerId, InhibitionReason, PinnedService, Revision, RevisionNumber,
+    ActiveService, ContainerId, InhibitionReason, PinnedService, Revision, RevisionNumber, Wish,
 };
 
 use super::health::{Health, health};
@@ -25,7 +25,7 @@ pub fn deploy(snapshot: &Snapshot, revision: &Revision) -> Vec<Action> {
         };
         match active.get(name) {
             Some(old) if serves(snapshot, name, old, pinned) => {}
-            Some(old) => actions.extend(replace(snapshot, name, old, revision.number)),
+            Some(old) => actions.extend(replace(snapshot, name, old, pinned, revision.number)),
             None => actions.extend(create(name, revision.number)),
         }
     }
@@ -46,8 +46,12 @@ fn replace(
     snapshot: &Snapshot,
     name: &ServiceName,
     old: &ActiveService,
+    wanted: &PinnedService,
     revision: RevisionNumber,
 ) -> Vec<Action> {
+    if overlaps(snapshot, name, wanted) {
+        return overlap(name, old, revision);
+    }
     let mut actions = vec![withdraw(name, Some(&old.container))];
     let writes = snapshot.pinned(name).is_none_or(writes_a_volume);
     if writes && !snapshot.inhibited(&old.container) {
@@ -55,6 +59,31 @@ fn replace(
     }
     actions.push(retire(name, old, false));
     actions.extend(create(name, revision));
+    actions
+}
+
+/// Whether both generations may run side by side: the new one asks for it, and
+/// neither holds anything that only one can have.
+fn overlaps(snapshot: &Snapshot, name: &ServiceName, wanted: &PinnedService) -> bool {
+    let alone = |pinned: &PinnedService| {
+        writes_a_volume(pinned) || pinned.spec.ports.iter().any(|port| port.host.is_some())
+    };
+    wanted.spec.update.strategy == Strategy::Overlap
+        && !alone(wanted)
+        && snapshot.pinned(name).is_some_and(|old| !alone(old))
+}
+
+/// The new generation serves before the old one is drained. The retirement marker
+/// is durable before anything is published, so that no crash can lose the old one.
+fn overlap(name: &ServiceName, old: &ActiveService, revision: RevisionNumber) -> Vec<Action> {
+    let mut actions = create(name, revision);
+    let publish = actions
+        .iter()
+        .position(|action| matches!(action, Action::Publish { .. }));
+    let marker = inhibit(name, old, InhibitionReason::RetirementPending);
+    actions.insert(publish.unwrap_or(actions.len()), marker);
+    actions.push(drain(name, &old.container));
+    actions.push(retire_container(name, &old.container));
     actions
 }
 
@@ -121,7 +150,23 @@ fn inhibit(name: &ServiceName, old: &ActiveService, reason: InhibitionReason) ->
     }
 }
 
-fn retire(name: &ServiceName, old: &ActiveService, forget: bool) -> Action {
+pub(super) fn drain(name: &ServiceName, container: &ContainerId) -> Action {
+    Action::Drain {
+        service: name.clone(),
+        container: container.clone(),
+    }
+}
+
+/// Retires a container that ACTIVE doesn't name any more.
+pub(super) fn retire_container(name: &ServiceName, container: &ContainerId) -> Action {
+    Action::Retire {
+        service: name.clone(),
+        container: container.clone(),
+        forget: false,
+    }
+}
+
+pub(super) fn retire(name: &ServiceName, old: &ActiveService, forget: bool) -> Action {
     Action::Retire {
         service: name.clone(),
         container: old.container.clone(),
@@ -130,19 +175,21 @@ fn retire(name: &ServiceName, old: &ActiveService, forget: bool) -> Action {
 }
 
 /// Removes the app: everything durable that keeps it from coming back first,
-/// then its containers, then its networks, then the incarnation.
-pub fn remove(snapshot: &Snapshot) -> Vec<Action> {
+/// then its containers, then its networks, then the incarnation, with the manifest
+/// of this revision if that is still there.
+pub fn remove(snapshot: &Snapshot, manifest: Option<i64>) -> Vec<Action> {
     let active = &snapshot.records.active.services;
     let containers = active
         .iter()
         .map(|(name, old)| (name.clone(), old.container.clone()));
     let mut actions = vec![
         Action::Intent {
+            wish: Wish::Stopped,
             inhibited: containers.collect(),
         },
         Action::WithdrawApp,
     ];
     actions.extend(active.iter().map(|(name, old)| retire(name, old, true)));
-    actions.extend([Action::Reclaim, Action::End]);
+    actions.extend([Action::Reclaim, Action::End { manifest }]);
     actions
 }

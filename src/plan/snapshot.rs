@@ -11,6 +11,8 @@ use crate::state::{
 use crate::store::AppRecords;
 use crate::traffic::AppRoutes;
 
+use super::Pending;
+
 /// Everything one pass decides from.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
@@ -22,6 +24,8 @@ pub struct Snapshot {
     pub desired: Desired,
     /// What is recorded.
     pub records: AppRecords,
+    /// What people ask for, oldest first.
+    pub requests: Vec<Pending>,
     /// What is published.
     pub routes: Option<AppRoutes>,
     /// The containers of this app's live incarnation, and of ended ones that
@@ -112,14 +116,12 @@ impl Snapshot {
             .is_some_and(|intent| intent.state == Wish::Stopped)
     }
 
-    /// Whether a removal has begun. It is brought to its end, whatever the manifest
+    /// The removal that has begun. It is brought to its end, whatever the manifest
     /// says by now: a removed app comes back as another incarnation or not at all.
-    pub fn removing(&self) -> bool {
-        let intent = self.records.intent.as_ref();
-        intent.is_some_and(|intent| {
-            self.operations().any(|operation| {
-                operation.id == intent.operation && operation.request.verb == Verb::Remove
-            })
+    pub fn removal(&self) -> Option<&Operation> {
+        let intent = self.records.intent.as_ref()?;
+        self.operations().find(|operation| {
+            operation.id == intent.operation && operation.request.verb == Verb::Remove
         })
     }
 

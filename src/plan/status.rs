@@ -163,6 +163,18 @@ fn ready(snapshot: &Snapshot, phase: &Phase) -> Fact {
         }
         Desired::App { .. } => {}
     }
+    let rolled_back = snapshot
+        .last_deploy()
+        .filter(|last| last.request.verb == Verb::Rollback && !last.in_flight());
+    if let Some(rollback) = rolled_back {
+        let outcome = rollback.outcome.as_ref();
+        let message = outcome.map_or("", |outcome| outcome.message.as_str());
+        return fact(
+            Truth::False,
+            "RolledBack",
+            format!("the newest manifest was rolled back ({message}); change it to deploy again"),
+        );
+    }
     let served = snapshot.desired.source() == snapshot.records.active.source;
     let underway = matches!(phase, Phase::Preflight | Phase::Working(_));
     let outcome = snapshot

@@ -3,12 +3,11 @@
 use crate::manifest::{Port, ServiceName};
 use crate::probe::{ProbeFailure, ProbeFailureKind, wait_ready};
 use crate::runtime::{Container, ContainerState, RuntimeError, deadline};
-use crate::state::{Bind, ContainerId, Diagnostics};
+use crate::state::{Bind, BindClaim, ContainerId, Diagnostics};
 use crate::store::Changes;
 
 use super::candidate::Candidate;
 use super::error::{Failure, ReconcileError, StepError, runtime_failure};
-use super::ports::of_earlier;
 use super::run::Run;
 
 /// How often a candidate is made again because its port turned out taken.
@@ -27,6 +26,13 @@ impl Run<'_> {
     ) -> Result<(), StepError> {
         self.journal.begin(index, Changes::default()).await?;
         if let Some(container) = existing {
+            if self.inhibition(container).is_some() {
+                return Err(Failure::lasting(
+                    "Inhibited",
+                    format!("container {container} may never be started again: deploy"),
+                )
+                .into());
+            }
             self.adopt(service, container)?;
             self.ctx.observer.restarted(self.app, service);
         }
@@ -76,8 +82,9 @@ impl Run<'_> {
             if let Err(error) = self.ctx.remove(&container).await? {
                 return Err(runtime_failure(&error).into());
             }
-            let operation = self.journal.operation().id.clone();
-            self.release_binds(of_earlier(service, &operation)).await?;
+            let name = self.names.get(&container).cloned();
+            let of_it = |claim: &BindClaim| Some(&claim.container_name) == name.as_ref();
+            self.release_binds(of_it).await?;
             index
         };
         self.make(step, service, attempt).await?;
@@ -147,7 +154,8 @@ impl Run<'_> {
             .ok_or_else(|| Failure::passing("ContainerGone", format!("container {id} is gone")))?)
     }
 
-    /// Waits for readiness on the fresh binds, and checks that nothing moved.
+    /// Waits for readiness on the fresh binds. It passes only for the execution on
+    /// which these were inspected, so nothing can have moved meanwhile.
     pub(super) async fn probe(
         &mut self,
         index: usize,
@@ -178,7 +186,6 @@ impl Run<'_> {
         if let Err(failure) = answer {
             return Err(self.unready(&container, failure).await.into());
         }
-        self.check_unmoved(service, &candidate, &container).await?;
         self.journal.made(index, &container);
         Ok(())
     }
@@ -196,28 +203,6 @@ impl Run<'_> {
             diagnostics,
             ..Failure::passing(reason, message)
         }
-    }
-
-    /// What passed readiness must be what is published.
-    async fn check_unmoved(
-        &self,
-        service: &ServiceName,
-        candidate: &Candidate,
-        id: &ContainerId,
-    ) -> Result<(), StepError> {
-        let container = self.inspect_existing(id).await?;
-        let ports = &self.pinned_at(service, candidate.revision)?.spec.ports;
-        let unmoved = container.state == ContainerState::Running
-            && container.started_at == candidate.started_at
-            && binds(ports, &container)? == candidate.binds;
-        if unmoved {
-            return Ok(());
-        }
-        Err(Failure::passing(
-            "ContainerMoved",
-            "the container restarted or its ports moved while it was probed",
-        )
-        .into())
     }
 
     /// What the journal keeps about a container that failed.

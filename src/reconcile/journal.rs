@@ -127,7 +127,9 @@ impl<'c> Journal<'c> {
     /// The step succeeded; written with the next step or the outcome.
     pub fn succeed(&mut self, index: usize) {
         let now = self.ctx.clock.now();
-        if let Some(step) = self.operation.steps.get_mut(index) {
+        let step = self.operation.steps.get_mut(index);
+        // Publishing says so itself, in the write that is its effect.
+        if let Some(step) = step.filter(|step| step.state != StepState::Succeeded) {
             step.state = StepState::Succeeded;
             // A step that is nothing but a write begins and ends with it.
             step.started_at.get_or_insert(now);

@@ -9,6 +9,7 @@
 //! - `run` is the sequencer; `journal` is what it writes; `traffic`, `retire`,
 //!   `resources`, `candidate` with its `claims`, `execution`, `publish` and
 //!   `removal` are the effects of its steps.
+//! - `requests` answers what people ask for by key.
 //! - `recover` reconciles an operation that was interrupted.
 //! - `supersede` says whether somebody wants something newer.
 //! - `pacing` remembers how often something failed, `ports` which host ports
@@ -30,6 +31,7 @@ mod preview;
 mod publish;
 mod recover;
 mod removal;
+mod requests;
 mod resources;
 mod retire;
 mod run;
@@ -195,8 +197,16 @@ impl Reconciler {
             Next::Remove(actions) => {
                 return self.upkeep(snapshot, Verb::Remove, &actions, cancel).await;
             }
+            Next::Answer(pending, answer) => {
+                self.answer(snapshot, &pending, answer, cancel).await?;
+            }
+            Next::RollBack(actions) => {
+                return self
+                    .upkeep(snapshot, Verb::Rollback, &actions, cancel)
+                    .await;
+            }
             Next::Forget => self.forget(app).await?,
-            Next::Deploy => self.deploy(snapshot, cancel).await?,
+            Next::Deploy => self.deploy(snapshot, None, cancel).await?,
             Next::Hold {
                 reason,
                 message,

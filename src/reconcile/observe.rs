@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use futures::future::{join_all, try_join};
 
 use crate::manifest::{self, AppName};
-use crate::plan::{Desired, Snapshot};
+use crate::plan::{Desired, Pending, Snapshot};
 use crate::runtime::{Container, Labels};
-use crate::state::{ContainerId, Incarnation, labels};
+use crate::state::{Asked, ContainerId, Incarnation, labels, parse_id};
 use crate::store::{AppRecords, Entry};
 
 use super::Reconciler;
@@ -32,11 +32,23 @@ impl Reconciler {
             restarts: self.pacing.restarts(app),
             restart_due: self.pacing.restart_due(app, &records.active, &containers),
             deploy_due: retry,
+            requests: self.requests(app, &records),
             records,
             routes,
             containers,
             strangers,
         })
+    }
+
+    /// What people ask for, read.
+    fn requests(&self, app: &AppName, records: &AppRecords) -> Vec<Pending> {
+        let prefix = self.ctx.records.keys().requests_of(app);
+        let read = |entry: &Entry| Pending {
+            key: entry.key.clone(),
+            asked: parse_id(entry.key.strip_prefix(&prefix).unwrap_or_default())
+                .and_then(|id| Ok((id, Asked::parse(&entry.value)?))),
+        };
+        records.requests.iter().map(read).collect()
     }
 
     /// The containers that carry the app's name. One that goes between the list

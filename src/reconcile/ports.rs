@@ -10,8 +10,8 @@ use std::ops::RangeInclusive;
 use tokio::sync::Mutex;
 
 use crate::clock::Entropy;
-use crate::manifest::{AppName, NodeName, Protocol, ServiceName};
-use crate::state::{BindClaim, OperationId};
+use crate::manifest::{AppName, NodeName, Protocol};
+use crate::state::BindClaim;
 use crate::store::{Records, RecordsError};
 
 /// A host port.
@@ -140,14 +140,6 @@ impl Ports {
             }
         }
     }
-}
-
-/// Whether a claim is an older generation's of this service.
-pub(super) fn of_earlier<'a>(
-    service: &'a ServiceName,
-    operation: &'a OperationId,
-) -> impl Fn(&BindClaim) -> bool + 'a {
-    move |claim| &claim.service == service && &claim.operation != operation
 }
 
 async fn read(

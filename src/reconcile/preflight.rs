@@ -19,7 +19,7 @@ use super::Reconciler;
 use super::claims::port_in_use;
 use super::error::{Failure, ReconcileError, StepError, runtime_failure, traffic_error};
 use super::journal::Journal;
-use super::run::Begin;
+use super::run::{Begin, Claimed};
 
 /// Images that are looked up or pulled side by side.
 const IMAGES_AT_ONCE: usize = 4;
@@ -31,6 +31,7 @@ impl Reconciler {
     pub(super) async fn deploy(
         &self,
         snapshot: &Snapshot,
+        asked: Option<Claimed>,
         cancel: &CancellationToken,
     ) -> Result<(), ReconcileError> {
         let Desired::App { source, app } = &snapshot.desired else {
@@ -42,6 +43,7 @@ impl Reconciler {
         let mut begin = Begin {
             source: *source,
             attempt,
+            asked,
             ..Begin::of(Verb::Deploy, self.ownership(snapshot, app))
         };
         self.write_status(snapshot, &Phase::Preflight).await?;
@@ -61,6 +63,9 @@ impl Reconciler {
                     actions.push(Action::Traffic { service: None });
                 }
                 begin.revision = Some(revision);
+                if let Some(failure) = others_differ(&begin, &actions) {
+                    return self.refuse(snapshot, &begin, failure).await;
+                }
                 self.operate(snapshot, begin, &actions, cancel).await?;
                 Ok(())
             }
@@ -201,7 +206,7 @@ impl Reconciler {
     }
 
     /// Journals a deployment that ended in its preflight.
-    async fn refuse(
+    pub(super) async fn refuse(
         &self,
         snapshot: &Snapshot,
         begin: &Begin,
@@ -214,9 +219,13 @@ impl Reconciler {
             retryable: failure.retryable,
         };
         tracing::warn!(app = %snapshot.app, reason = outcome.reason, "refused: {}", outcome.message);
+        let mut changes = Changes::default();
+        if let Some(asked) = &begin.asked {
+            changes.delete(asked.key.clone());
+        }
         let operation = begin.operation(&self.ctx, Vec::new());
         let operation = Journal::new(&self.ctx, &snapshot.app, operation)
-            .finish(outcome, Changes::default(), snapshot)
+            .finish(outcome, changes, snapshot)
             .await?;
         self.ended(snapshot, &operation, &[]).await;
         Ok(())
@@ -265,6 +274,19 @@ fn check_volumes(name: &ServiceName, spec: &ServiceSpec, image: &Image) -> Resul
         )
         .into()),
     }
+}
+
+/// A deployment of one service is done only if all that differs is in that service.
+fn others_differ(begin: &Begin, actions: &[Action]) -> Option<Failure> {
+    let only = begin.asked.as_ref()?.request.service.as_ref()?;
+    let other = actions
+        .iter()
+        .filter_map(Action::service)
+        .find(|service| *service != only)?;
+    Some(Failure::lasting(
+        "OtherServicesDiffer",
+        format!("service {other} differs too: deploy the whole app"),
+    ))
 }
 
 fn same_content(left: &Revision, right: &Revision) -> bool {

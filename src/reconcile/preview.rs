@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::manifest::{App, AppName, PullPolicy, ServiceName};
-use crate::plan::{self, Action, Desired, Next, Snapshot};
+use crate::plan::{self, Action, Answer, Desired, Next, Snapshot};
 use crate::state::{Digest, PinnedService};
 
 use super::Reconciler;
@@ -39,9 +39,14 @@ impl Reconciler {
                 let revision = self.revision(&snapshot, app, *source, &ownership, services);
                 plan::deploy(&snapshot, &revision)
             }
-            (Next::Sweep(actions) | Next::Remove(actions) | Next::Repair(actions), _) => {
-                actions.clone()
-            }
+            (
+                Next::Sweep(actions)
+                | Next::Remove(actions)
+                | Next::Repair(actions)
+                | Next::RollBack(actions)
+                | Next::Answer(_, Answer::Perform(actions)),
+                _,
+            ) => actions.clone(),
             _ => Vec::new(),
         };
         Ok(Preview {

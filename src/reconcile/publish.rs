@@ -1,7 +1,10 @@
 //! The publish step, and what steps ask the revisions.
 
 use crate::manifest::ServiceName;
-use crate::state::{ActiveService, OutcomeKind, PinnedService, Revision, RevisionNumber};
+use crate::state::{
+    ActiveService, ContainerId, Inhibition, InhibitionReason, OutcomeKind, PinnedService, Revision,
+    RevisionNumber,
+};
 use crate::store::Changes;
 
 use super::error::{Failure, StepError};
@@ -44,11 +47,26 @@ impl Run<'_> {
         let mut changes = Changes::default();
         changes.put(keys.active(self.app), &self.active)?;
         changes.put(keys.ownership(self.app), &self.ownership)?;
-        changes.delete_prefix(keys.inhibitions_of(self.app, service));
+        for superseded in self.superseded_of(service) {
+            changes.delete(keys.inhibition(self.app, service, &superseded));
+        }
         self.journal.succeed(index);
         // One write for both: what follows ACTIVE is the graph.
         self.journal.enter_traffic(index + 1);
         Ok(self.journal.write(changes).await?)
+    }
+
+    /// The containers of the service whose inhibition ends here. One with a
+    /// retirement marker still runs: its marker ends with it.
+    fn superseded_of(&mut self, service: &ServiceName) -> Vec<ContainerId> {
+        let ends = |inhibition: &Inhibition| {
+            &inhibition.service == service
+                && inhibition.reason != InhibitionReason::RetirementPending
+        };
+        let ended = self
+            .inhibitions
+            .extract_if(.., |inhibition| ends(inhibition));
+        ended.map(|inhibition| inhibition.container).collect()
     }
 
     /// ACTIVE goes with the next write.

@@ -146,7 +146,10 @@ impl Reconciler {
             tracing::warn!(app = %app, "ACTIVE without an ownership record: nothing is done");
             return Ok(Some(Verdict::Settled));
         };
-        let begin = Begin::of(verb, ownership);
+        let begin = Begin {
+            source: source(snapshot, verb, actions),
+            ..Begin::of(verb, ownership)
+        };
         let outcome = self.operate(snapshot, begin, actions, cancel).await?;
         if outcome.result == OutcomeKind::Success {
             return Ok(None);
@@ -160,6 +163,19 @@ impl Reconciler {
         let snapshot = self.observe(app).await?;
         self.write_status(&snapshot, &self.resting_phase(&snapshot))
             .await
+    }
+}
+
+/// The manifest that the operation speaks of: the one that is removed with the app,
+/// or rolled back.
+fn source(snapshot: &Snapshot, verb: Verb, actions: &[Action]) -> i64 {
+    let taken = actions.iter().find_map(|action| match action {
+        Action::End { manifest } => *manifest,
+        _ => None,
+    });
+    match verb {
+        Verb::Rollback => snapshot.desired.source(),
+        _ => taken.unwrap_or(0),
     }
 }
 

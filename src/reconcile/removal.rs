@@ -10,15 +10,16 @@ use super::error::{ReconcileError, StepError};
 use super::run::Run;
 
 impl Run<'_> {
-    /// Writes the stopped intent and the inhibitions before any effect, so that
-    /// nothing that is being removed is ever started again.
-    pub(super) async fn intend_stopped(
+    /// Writes the intent and the inhibitions before any effect, so that nothing that
+    /// is being stopped or removed is ever started again.
+    pub(super) async fn intend(
         &mut self,
         index: usize,
+        wish: Wish,
         inhibited: &[(ServiceName, ContainerId)],
     ) -> Result<(), StepError> {
         let intent = Intent {
-            state: Wish::Stopped,
+            state: wish,
             operation: self.journal.operation().id.clone(),
             at: self.ctx.clock.now(),
         };
@@ -60,7 +61,7 @@ impl Run<'_> {
 
     /// Ends the incarnation, in the transaction that writes the outcome: what is
     /// retained is listed, everything live is forgotten, the name is free.
-    pub(super) fn end_incarnation(&mut self) -> Result<(), StepError> {
+    pub(super) fn end_incarnation(&mut self, manifest: Option<i64>) -> Result<(), StepError> {
         let keys = self.ctx.records.keys();
         let mut resources = self.ownership.resources.clone();
         resources.networks.clear();
@@ -79,6 +80,9 @@ impl Run<'_> {
         changes.delete(keys.status(self.app));
         changes.delete_prefix(keys.inhibitions(self.app));
         changes.delete_prefix(keys.revisions(self.app));
+        if let Some(known) = manifest {
+            changes.delete_known(keys.app(self.app), known);
+        }
         Ok(())
     }
 }

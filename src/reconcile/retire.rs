@@ -11,7 +11,6 @@ use crate::store::Changes;
 
 use super::Context;
 use super::error::{Failure, ReconcileError, StepError};
-use super::ports::of_earlier;
 use super::run::Run;
 
 /// How long a killed process may take to be gone.
@@ -40,7 +39,7 @@ impl Run<'_> {
     }
 
     pub(super) fn put_inhibition(
-        &self,
+        &mut self,
         changes: &mut Changes,
         service: &ServiceName,
         container: &ContainerId,
@@ -62,7 +61,9 @@ impl Run<'_> {
             .records
             .keys()
             .inhibition(self.app, service, container);
-        Ok(changes.put(key, &inhibition)?)
+        changes.put(key, &inhibition)?;
+        self.inhibitions.push(inhibition);
+        Ok(())
     }
 
     /// Stops with grace, removes, confirms that the exact container is gone,
@@ -75,23 +76,63 @@ impl Run<'_> {
         forget: bool,
     ) -> Result<(), StepError> {
         self.journal.begin(index, Changes::default()).await?;
-        let farewell = self.farewell(service);
+        let farewell = self.farewell(service, container);
         if let Err(error) = self.ctx.dismiss(container, &farewell, self.cancel).await? {
             let why = format!("container {container} isn't confirmed gone: {error}");
             return Err(Failure::passing("RetireFailed", why).into());
         }
-        let operation = self.journal.operation().id.clone();
-        self.release_binds(of_earlier(service, &operation)).await?;
+        // The claims of one that was gone before went when the operation began.
+        if let Some(name) = self.names.get(container).cloned() {
+            let of_it = |claim: &BindClaim| claim.container_name == name;
+            self.release_binds(of_it).await?;
+        }
         if forget {
             self.active.services.remove(service);
-            let key = self
-                .ctx
-                .records
-                .keys()
-                .inhibition(self.app, service, container);
-            self.journal.stage().delete(key);
+        }
+        if forget || self.has_marker(container) {
+            self.clear_inhibition(service, container);
         }
         self.stage_active()
+    }
+
+    /// Whether the container was superseded while it ran.
+    fn has_marker(&self, container: &ContainerId) -> bool {
+        self.inhibition(container)
+            .is_some_and(|inhibition| inhibition.reason == InhibitionReason::RetirementPending)
+    }
+
+    /// What forbids to start the container.
+    pub(super) fn inhibition(&self, container: &ContainerId) -> Option<&Inhibition> {
+        let mut inhibitions = self.inhibitions.iter();
+        inhibitions.find(|inhibition| &inhibition.container == container)
+    }
+
+    /// The inhibition goes with the next write.
+    pub(super) fn clear_inhibition(&mut self, service: &ServiceName, container: &ContainerId) {
+        let keys = self.ctx.records.keys();
+        let key = keys.inhibition(self.app, service, container);
+        self.journal.stage().delete(key);
+        self.inhibitions
+            .retain(|inhibition| &inhibition.container != container);
+    }
+
+    /// Stops the container that ACTIVE names, with grace; it stays.
+    pub(super) async fn stop(
+        &mut self,
+        index: usize,
+        service: &ServiceName,
+        container: &ContainerId,
+    ) -> Result<(), StepError> {
+        self.journal.begin(index, Changes::default()).await?;
+        let farewell = self.farewell(service, container);
+        let stopped = self
+            .ctx
+            .end_process(container, &farewell, self.cancel)
+            .await?;
+        stopped.map_err(|error| {
+            let why = format!("container {container} isn't confirmed stopped: {error}");
+            Failure::passing("StopFailed", why).into()
+        })
     }
 
     /// Removes by force a container that no record names, and releases its binds.
@@ -110,7 +151,16 @@ impl Run<'_> {
         Ok(self.release_binds(of_it).await?)
     }
 
-    fn farewell(&self, service: &ServiceName) -> Farewell {
+    /// As the inhibition says, which remembers a superseded generation's ways; else
+    /// as ACTIVE's spec does.
+    fn farewell(&self, service: &ServiceName, container: &ContainerId) -> Farewell {
+        if let Some(inhibition) = self.inhibition(container) {
+            let signal = inhibition.stop_signal.clone();
+            return Farewell {
+                signal: signal.unwrap_or_else(|| "SIGTERM".to_owned()),
+                grace: Duration::from_millis(inhibition.stop_grace_ms),
+            };
+        }
         let spec = self.pinned(service).map(|pinned| &pinned.spec);
         Farewell {
             signal: spec
@@ -126,6 +176,19 @@ impl Context {
     /// inner error says why it isn't confirmed gone. Each effect is short, so
     /// that leadership need not outlast the grace.
     pub(super) async fn dismiss(
+        &self,
+        container: &ContainerId,
+        farewell: &Farewell,
+        cancel: &CancellationToken,
+    ) -> Result<Result<(), RuntimeError>, ReconcileError> {
+        match self.end_process(container, farewell, cancel).await? {
+            Ok(()) => self.remove_confirmed(container, false).await,
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// Asks the container to leave, and ends it when it doesn't.
+    async fn end_process(
         &self,
         container: &ContainerId,
         farewell: &Farewell,
@@ -153,7 +216,7 @@ impl Context {
                 Err(error) => return Ok(Err(error)),
             }
         }
-        self.remove_confirmed(container, false).await
+        Ok(Ok(()))
     }
 
     /// Removes a container by force, and confirms that it is gone.

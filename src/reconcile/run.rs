@@ -8,8 +8,8 @@ use tracing::Instrument as _;
 use crate::manifest::{AppName, ServiceName};
 use crate::plan::{Action, Phase, Snapshot, status};
 use crate::state::{
-    Active, BindClaim, Operation, OperationId, Outcome, OutcomeKind, Ownership, Request, Revision,
-    Status, Step, StepKind, StepState, Verb,
+    Active, BindClaim, ContainerId, Inhibition, Operation, OperationId, Outcome, OutcomeKind,
+    Ownership, Request, Revision, Status, Step, StepKind, StepState, Verb,
 };
 use crate::store::Changes;
 
@@ -31,6 +31,10 @@ pub(super) struct Run<'c> {
     pub revisions: Vec<Revision>,
     /// What the operation makes, by service.
     pub candidates: BTreeMap<ServiceName, Candidate>,
+    /// Every inhibition, as the steps done so far leave them.
+    pub inhibitions: Vec<Inhibition>,
+    /// The names of the containers that were there at the beginning.
+    pub names: BTreeMap<ContainerId, String>,
     pub journal: Journal<'c>,
 }
 
@@ -43,6 +47,19 @@ pub(super) struct Begin {
     /// `mod_revision` of the manifest that is deployed.
     pub source: i64,
     pub attempt: u32,
+    /// The request that it answers.
+    pub asked: Option<Claimed>,
+}
+
+/// A request that an operation answers.
+#[derive(Debug, Clone)]
+pub(super) struct Claimed {
+    /// Its ID, which becomes the operation's.
+    pub id: OperationId,
+    /// What was asked for.
+    pub request: Request,
+    /// Its key, which goes with the outcome.
+    pub key: String,
 }
 
 impl Begin {
@@ -54,18 +71,21 @@ impl Begin {
             revision: None,
             source: 0,
             attempt: 1,
+            asked: None,
         }
     }
 
     /// The operation, not claimed yet.
     pub fn operation(&self, ctx: &Context, steps: Vec<Step>) -> Operation {
         let now = ctx.clock.now();
+        let asked = self.asked.as_ref();
+        let id = asked.map(|asked| asked.id.clone());
         Operation {
-            id: OperationId::new(ctx.entropy.uuid_at(now).to_string()),
+            id: id.unwrap_or_else(|| OperationId::new(ctx.entropy.uuid_at(now).to_string())),
             request: Request {
                 verb: self.verb,
                 revision: self.revision.as_ref().map(|revision| revision.number),
-                service: None,
+                service: asked.and_then(|asked| asked.request.service.clone()),
             },
             incarnation: self.ownership.incarnation,
             source: self.source,
@@ -111,6 +131,7 @@ impl Reconciler {
     ) -> Result<Outcome, ReconcileError> {
         let ctx = &self.ctx;
         let claim = self.claim(snapshot, &begin, &operation)?;
+        let request_key = begin.asked.map(|asked| asked.key);
         let mut revisions = snapshot.records.revisions.clone();
         if let Some(new) = begin.revision {
             revisions.retain(|revision| revision.number != new.number);
@@ -124,6 +145,12 @@ impl Reconciler {
             active: snapshot.records.active.clone(),
             revisions,
             candidates: BTreeMap::new(),
+            inhibitions: snapshot.records.inhibitions.clone(),
+            names: snapshot
+                .containers
+                .iter()
+                .map(|container| (container.id.clone(), container.name.clone()))
+                .collect(),
             journal: Journal::new(ctx, &snapshot.app, operation),
         };
         *run.journal.stage() = claim;
@@ -136,7 +163,7 @@ impl Reconciler {
                 return Err(error);
             }
         };
-        self.end(snapshot, run, outcome, actions).await
+        self.end(snapshot, run, outcome, actions, request_key).await
     }
 
     /// What is written together with the claim of an operation.
@@ -180,11 +207,16 @@ impl Reconciler {
         run: Run<'_>,
         outcome: Outcome,
         actions: &[Action],
+        request_key: Option<String>,
     ) -> Result<Outcome, ReconcileError> {
         let app = &snapshot.app;
         let mut changes = Changes::default();
+        if let Some(key) = request_key {
+            changes.delete(key);
+        }
         let operation = run.journal.operation();
-        let whole = operation.deploys() && outcome.result == OutcomeKind::Success;
+        let whole =
+            operation.request.verb == Verb::Deploy && outcome.result == OutcomeKind::Success;
         if whole {
             let active = Active {
                 source: operation.source,
@@ -250,7 +282,8 @@ impl Run<'_> {
     /// removal; a recovery goes on with the services that are left, so that one
     /// never holds up another.
     async fn steps(&mut self, actions: &[Action]) -> Result<Outcome, ReconcileError> {
-        let goes_on = self.journal.operation().request.verb == Verb::Recover;
+        let verb = self.journal.operation().request.verb;
+        let goes_on = !matches!(verb, Verb::Deploy | Verb::Rollback | Verb::Remove);
         let mut failures: Vec<(Option<ServiceName>, Failure)> = Vec::new();
         for (index, action) in actions.iter().enumerate() {
             let service = action.service();
@@ -349,10 +382,14 @@ impl Run<'_> {
             Action::Probe { service } => self.probe(index, service).await,
             Action::Publish { service } => self.publish(index, service).await,
             Action::Traffic { .. } => self.apply_traffic(index).await,
-            Action::Intent { inhibited } => self.intend_stopped(index, inhibited).await,
+            Action::Stop { service, container } => self.stop(index, service, container).await,
+            Action::Drain { service, container } => {
+                self.drain_superseded(index, service, container).await
+            }
+            Action::Intent { wish, inhibited } => self.intend(index, *wish, inhibited).await,
             Action::WithdrawApp => self.withdraw_app(index).await,
             Action::Reclaim => self.reclaim(index).await,
-            Action::End => self.end_incarnation(),
+            Action::End { manifest } => self.end_incarnation(*manifest),
         }
     }
 

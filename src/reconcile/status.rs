@@ -85,7 +85,12 @@ impl Reconciler {
             operation: Some(operation.id.clone()),
             at: self.ctx.clock.now(),
         }));
-        if let Err(error) = self.ctx.records.report(app, &events, EVENTS_KEPT).await {
+        self.tell(app, &events).await;
+    }
+
+    /// Writes events, for people only.
+    pub(super) async fn tell(&self, app: &AppName, events: &[Event]) {
+        if let Err(error) = self.ctx.records.report(app, events, EVENTS_KEPT).await {
             tracing::debug!(%error, "events weren't written");
         }
     }

@@ -35,6 +35,17 @@ impl Run<'_> {
         self.stage_active()
     }
 
+    /// Waits for the requests in flight of a container that was superseded.
+    pub(super) async fn drain_superseded(
+        &mut self,
+        index: usize,
+        service: &ServiceName,
+        container: &ContainerId,
+    ) -> Result<(), StepError> {
+        self.journal.begin(index, Changes::default()).await?;
+        self.drain(service, container).await
+    }
+
     async fn drain(
         &mut self,
         service: &ServiceName,

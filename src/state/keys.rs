@@ -49,6 +49,12 @@ impl Keys {
         self.at(format_args!("requests/"))
     }
 
+    /// The app of a request's key; `None` for a key elsewhere.
+    pub fn requested_of<'k>(&self, key: &'k str) -> Option<&'k str> {
+        let tail = key.strip_prefix(&self.prefix)?.strip_prefix("/requests/")?;
+        tail.split_once('/').map(|(app, _)| app)
+    }
+
     /// All requests of one app.
     pub fn requests_of(&self, app: &AppName) -> String {
         self.at(format_args!("requests/{app}/"))

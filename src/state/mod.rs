@@ -10,6 +10,7 @@ pub mod labels;
 mod operation;
 mod ownership;
 mod record;
+mod request;
 mod revision;
 mod status;
 
@@ -24,5 +25,6 @@ pub use ownership::{
     Wish,
 };
 pub use record::{Record, RecordError, decode, encode};
+pub use request::{Asked, AskedVerb, RequestError, parse_id};
 pub use revision::{PinnedService, Revision};
 pub use status::{Condition, ConditionType, Event, EventType, ServiceStatus, Status, Truth};

@@ -137,13 +137,17 @@ pub enum StepKind {
     Start,
     /// Inspect the binds of a container that runs already.
     Inspect,
+    /// Stop the container, which stays.
+    Stop,
+    /// Wait for the requests in flight of a superseded container.
+    Drain,
     /// Wait for readiness on the fresh bind.
     Probe,
     /// Write ACTIVE.
     Publish,
     /// Apply the traffic graph, acknowledged.
     Traffic,
-    /// Write the stopped intent.
+    /// Write the intent.
     Intent,
     /// Remove the app's private networks.
     Reclaim,
@@ -163,6 +167,8 @@ impl StepKind {
             Self::Create => "create",
             Self::Start => "start",
             Self::Inspect => "inspect",
+            Self::Stop => "stop",
+            Self::Drain => "drain",
             Self::Probe => "probe",
             Self::Publish => "publish",
             Self::Traffic => "traffic",

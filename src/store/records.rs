@@ -78,6 +78,8 @@ pub struct AppRecords {
     pub revisions: Vec<Revision>,
     /// The status, as last written.
     pub status: Option<Kept<Status>>,
+    /// What people ask for, oldest first, as they wrote it.
+    pub requests: Vec<Entry>,
 }
 
 /// Writes that go together with a record.
@@ -111,6 +113,12 @@ impl Changes {
     /// Adds a delete.
     pub fn delete(&mut self, key: String) {
         self.push(Write::Delete(key));
+    }
+
+    /// Adds a delete of a key that must not have changed since `known`.
+    pub fn delete_known(&mut self, key: String, known: i64) {
+        self.0 = std::mem::take(&mut self.0).when(key.clone(), Target::ModRevision(known));
+        self.delete(key);
     }
 
     /// Adds a delete of all below a prefix.
@@ -218,6 +226,7 @@ impl Records {
                 Range::Prefix(keys.operations(app)),
                 Range::Prefix(keys.revisions(app)),
                 Range::Key(keys.status(app)),
+                Range::Prefix(keys.requests_of(app)),
             ])
             .await?;
         let at = |index: usize| view.ranges.get(index).map_or(&[][..], Vec::as_slice);
@@ -225,6 +234,8 @@ impl Records {
         let mut operations: Vec<&Entry> = at(5).iter().collect();
         operations.sort_by_key(|entry| entry.create_revision);
         let operations = operations.into_iter().map(decode_entry);
+        let mut requests = at(8).to_vec();
+        requests.sort_by_key(|entry| entry.create_revision);
         Ok(AppRecords {
             at: view.revision,
             manifest: at(0).first().cloned(),
@@ -237,6 +248,7 @@ impl Records {
             operations: operations.collect::<Result<_, _>>()?,
             revisions: decode_all(at(6))?,
             status: decode_first(at(7))?,
+            requests,
         })
     }
 

@@ -32,7 +32,7 @@ fn an_image_that_does_not_exist_leaves_the_old_generation_serving() {
             .replace(Image::Web1.reference(), "localhost/no-such-image:1")
             .replace("Never", policy);
         let revision = world.apply("blog", &missing);
-        let status = world.wait_condition("blog", revision, "Ready", "False");
+        let status = world.wait_refused("blog", revision);
         assert!(
             message(&status, "Ready").contains("no-such-image"),
             "{status}"
@@ -106,7 +106,7 @@ fn a_container_that_ends_at_once_fails_the_deploy() {
     let _podherd = world.podherd();
     let revision = world.apply("blog", &manifest("blog", Image::ExitsAtOnce));
 
-    let status = world.wait_condition("blog", revision, "Ready", "False");
+    let status = world.wait_refused("blog", revision);
 
     until("the deploy has failed", || {
         world
@@ -125,7 +125,7 @@ fn an_image_volume_that_the_manifest_does_not_map_is_refused_in_preflight() {
     let world = World::start();
     let _podherd = world.podherd();
     let revision = world.apply("blog", &manifest("blog", Image::WithVolume));
-    let status = world.wait_condition("blog", revision, "Ready", "False");
+    let status = world.wait_refused("blog", revision);
     assert!(message(&status, "Ready").contains("/data"), "{status}");
     assert!(world.containers().is_empty());
 

@@ -22,6 +22,14 @@ fn changed() -> Snapshot {
     snapshot
 }
 
+/// Every container is gone, as a stop leaves it.
+fn retired(snapshot: &mut Snapshot) {
+    snapshot.containers.clear();
+    for service in snapshot.records.active.services.values_mut() {
+        service.verified = None;
+    }
+}
+
 /// What comes first, in short.
 fn first(snapshot: &Snapshot) -> String {
     match next(snapshot) {
@@ -29,6 +37,8 @@ fn first(snapshot: &Snapshot) -> String {
         Next::Sweep(actions) => format!("sweep: {}", told(&actions).join(", ")),
         Next::Hold { reason, .. } => format!("hold {reason}"),
         Next::Remove(actions) => format!("remove: {}", told(&actions).join(", ")),
+        Next::Answer(_, answer) => format!("answer {answer:?}"),
+        Next::RollBack(actions) => format!("roll back: {}", told(&actions).join(", ")),
         Next::Forget => "forget".to_owned(),
         Next::Deploy => "deploy".to_owned(),
         Next::Repair(actions) => format!("repair: {}", told(&actions).join(", ")),
@@ -74,7 +84,15 @@ fn what_a_changed_manifest_leads_to() {
             }),
             ("stopped", "settled", |snapshot| {
                 intend_stopped(snapshot, "o-1");
+                retired(snapshot);
             }),
+            (
+                "stopped, and revived",
+                "repair: withdraw web, retire web",
+                |snapshot| {
+                    intend_stopped(snapshot, "o-1");
+                },
+            ),
             ("something is in flight", "recover o-2", |snapshot| {
                 journal(snapshot, operation("o-2", Verb::Deploy, &[]));
             }),
@@ -135,6 +153,7 @@ fn a_removal_that_began_goes_on_although_the_manifest_is_back() {
     assert!(first(&snapshot).starts_with("remove: "));
     // One that somebody stopped only waits.
     intend_stopped(&mut snapshot, "o-1");
+    retired(&mut snapshot);
     assert_eq!(first(&snapshot), "settled");
 }
 

@@ -100,7 +100,7 @@ fn dropped_services_go_first_and_the_rest_follows_its_dependencies() {
 
 #[test]
 fn a_removal_is_durable_before_it_begins() {
-    let actions = remove(&serving(&app(&[("db", ""), ("web", "")])));
+    let actions = remove(&serving(&app(&[("db", ""), ("web", "")])), None);
     let expected = [
         "intent",
         "withdraw",

@@ -73,6 +73,7 @@ pub fn revision(number: u64, app: &App) -> Revision {
 /// Nothing wanted, nothing there.
 pub fn empty() -> Snapshot {
     Snapshot {
+        requests: Vec::new(),
         app: "blog".parse().unwrap(),
         node: "host-a".parse().unwrap(),
         desired: Desired::Absent,

@@ -118,6 +118,20 @@ impl World {
         self.wait_condition(app, revision, "Ready", "True")
     }
 
+    /// Waits until the manifest of this revision has been tried and isn't served.
+    #[track_caller]
+    pub fn wait_refused(&self, app: &str, revision: i64) -> Value {
+        within(LIMIT, &format!("{app} is refused at {revision}"), || {
+            let status = self.wait_condition(app, revision, "Ready", "False");
+            let ready = condition(&status, "Ready").map(|it| it["reason"].clone());
+            if ready == Some(Value::from("Deploying")) {
+                Err(ready)
+            } else {
+                Ok(status)
+            }
+        })
+    }
+
     /// Applies a manifest and waits until it is ready; answers the status.
     #[track_caller]
     pub fn deploy(&self, app: &str, yaml: &str) -> Value {

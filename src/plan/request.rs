@@ -1,0 +1,277 @@
+//! What a request leads to.
+
+use crate::manifest::ServiceName;
+use crate::state::{
+    ActiveService, Asked, OperationId, Request, RequestError, RevisionNumber, Verb, Wish,
+};
+
+use super::health::{Health, health};
+use super::sequence::{create, remove, retire, verify, withdraw};
+use super::{Action, Desired, Snapshot};
+
+/// A request that waits for its answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pending {
+    /// Its key.
+    pub key: String,
+    /// Its ID and what it asks, or why it can't be read.
+    pub asked: Result<(OperationId, Asked), RequestError>,
+}
+
+/// What a request leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// Nothing may be written about it: it can't be read, the app is unknown, or
+    /// its ID stands for another request. People are told why.
+    Dropped(String),
+    /// It was answered before: what is recorded stands.
+    Recorded,
+    /// It can't be done. Nothing is touched.
+    Refused {
+        /// In CamelCase.
+        reason: &'static str,
+        /// Why, and what to do.
+        message: String,
+    },
+    /// Perform these.
+    Perform(Vec<Action>),
+    /// Pin the manifest anew and make it serve.
+    Deploy,
+    /// Make an older revision serve.
+    RollBack(RevisionNumber),
+}
+
+fn refused(reason: &'static str, message: impl Into<String>) -> Answer {
+    Answer::Refused {
+        reason,
+        message: message.into(),
+    }
+}
+
+/// Decides what a request leads to.
+pub fn answer(snapshot: &Snapshot, pending: &Pending) -> Answer {
+    let (id, asked) = match &pending.asked {
+        Ok(asked) => asked,
+        Err(error) => return Answer::Dropped(error.to_string()),
+    };
+    let request = asked.request();
+    if let Some(earlier) = snapshot.operations().find(|operation| &operation.id == id) {
+        return if replays(&earlier.request, &request) {
+            Answer::Recorded
+        } else {
+            Answer::Dropped(format!(
+                "ID {id} stands for another request: choose a new one"
+            ))
+        };
+    }
+    match (request.verb, &snapshot.records.ownership) {
+        (Verb::Deploy, _) => deploy(snapshot),
+        (_, None) => Answer::Dropped("there is no such app".to_owned()),
+        (Verb::Stop, _) => Answer::Perform(stop(snapshot)),
+        (Verb::Start, _) => start(snapshot),
+        (Verb::Restart, _) => restart(snapshot, asked.service.as_ref()),
+        (Verb::Remove, Some(ownership)) if ownership.deletion_protection && !asked.force => {
+            refused(
+                "DeletionProtected",
+                "the app is protected: ask with force: true to remove it all the same",
+            )
+        }
+        (Verb::Remove, _) => Answer::Perform(remove(snapshot, manifest(snapshot))),
+        (Verb::Rollback, _) => roll_back(snapshot, asked.revision),
+        (Verb::Recover, _) => refused("Unknown", "recovery can't be asked for"),
+    }
+}
+
+/// Whether the request is the recorded one again. A deployment's record also says
+/// which revision it came to.
+fn replays(recorded: &Request, asked: &Request) -> bool {
+    recorded.verb == asked.verb
+        && recorded.service == asked.service
+        && (asked.verb == Verb::Deploy || recorded.revision == asked.revision)
+}
+
+fn deploy(snapshot: &Snapshot) -> Answer {
+    match &snapshot.desired {
+        Desired::App { .. } if snapshot.stopped() => {
+            refused("Stopped", "the app is stopped: start it first")
+        }
+        Desired::App { .. } => Answer::Deploy,
+        Desired::Invalid { message, .. } => refused("InvalidManifest", message.clone()),
+        Desired::Absent if snapshot.records.ownership.is_none() => {
+            Answer::Dropped("there is no such app".to_owned())
+        }
+        Desired::Absent => refused("NoManifest", "there is no manifest to deploy"),
+    }
+}
+
+/// The manifest that a requested removal takes with it.
+fn manifest(snapshot: &Snapshot) -> Option<i64> {
+    let entry = snapshot.records.manifest.as_ref();
+    entry.map(|entry| entry.mod_revision)
+}
+
+fn roll_back(snapshot: &Snapshot, number: Option<RevisionNumber>) -> Answer {
+    if snapshot.stopped() {
+        return refused("Stopped", "the app is stopped: start it first");
+    }
+    match number.filter(|number| snapshot.revision(*number).is_some()) {
+        Some(number) => Answer::RollBack(number),
+        None => {
+            let known: Vec<String> = snapshot
+                .records
+                .revisions
+                .iter()
+                .map(|revision| revision.number.to_string())
+                .collect();
+            let known = known.join(", ");
+            refused(
+                "RevisionUnknown",
+                format!("no such revision; there are {known}"),
+            )
+        }
+    }
+}
+
+/// Writes the intent, then takes every service out and retires its container.
+fn stop(snapshot: &Snapshot) -> Vec<Action> {
+    let mut actions = vec![Action::Intent {
+        wish: Wish::Stopped,
+        inhibited: Vec::new(),
+    }];
+    for (name, service) in &snapshot.records.active.services {
+        actions.push(withdraw(name, Some(&service.container)));
+        actions.push(retire(name, service, false));
+    }
+    actions
+}
+
+/// Stops again what somebody revived while the app is stopped.
+pub(super) fn keep_stopped(snapshot: &Snapshot) -> Vec<Action> {
+    let mut actions = Vec::new();
+    for (name, service) in &snapshot.records.active.services {
+        let container = snapshot.container(&service.container);
+        if container.is_some_and(|container| container.state.may_run()) {
+            actions.push(withdraw(name, None));
+            actions.push(retire(name, service, false));
+        }
+    }
+    actions
+}
+
+/// Clears the intent, then brings back what ACTIVE names, waiting for nothing.
+fn start(snapshot: &Snapshot) -> Answer {
+    let mut actions = vec![Action::Intent {
+        wish: Wish::Running,
+        inhibited: Vec::new(),
+    }];
+    for (name, service) in &snapshot.records.active.services {
+        match health(snapshot, service) {
+            Health::Verified => {}
+            Health::Unverified => {
+                actions.push(withdraw(name, None));
+                actions.push(Action::Inspect {
+                    service: name.clone(),
+                    container: service.container.clone(),
+                });
+                actions.extend(verify(name));
+            }
+            Health::Missing => {
+                actions.push(withdraw(name, None));
+                actions.extend(create(name, service.revision));
+            }
+            // One that is inhibited is refused by the step itself, for it alone.
+            Health::Down { .. } | Health::Inhibited | Health::Unclear(_) => {
+                actions.push(withdraw(name, None));
+                actions.extend(start_again(name, service));
+            }
+        }
+    }
+    Answer::Perform(actions)
+}
+
+fn start_again(name: &ServiceName, service: &ActiveService) -> Vec<Action> {
+    let mut actions = vec![Action::Start {
+        service: name.clone(),
+        container: Some(service.container.clone()),
+    }];
+    actions.extend(verify(name));
+    actions
+}
+
+/// Restarts the exact containers in place; rebuilds one that is gone.
+fn restart(snapshot: &Snapshot, only: Option<&ServiceName>) -> Answer {
+    let active = &snapshot.records.active.services;
+    if snapshot.stopped() {
+        return refused("Stopped", "the app is stopped: start it first");
+    }
+    if active.is_empty() {
+        return refused("NeverDeployed", "nothing of the app serves yet");
+    }
+    if let Some(service) = only.filter(|service| !active.contains_key(*service)) {
+        return refused(
+            "ServiceUnknown",
+            format!("ACTIVE names no service {service}"),
+        );
+    }
+    let chosen = active
+        .iter()
+        .filter(|(name, _)| only.is_none_or(|only| only == *name));
+    let mut actions = Vec::new();
+    for (name, service) in chosen {
+        actions.push(withdraw(name, Some(&service.container)));
+        match health(snapshot, service) {
+            Health::Missing => actions.extend(create(name, service.revision)),
+            Health::Inhibited => {
+                return refused(
+                    "Inhibited",
+                    format!("the container of service {name} may never be started again: deploy"),
+                );
+            }
+            Health::Verified | Health::Unverified | Health::Down { .. } | Health::Unclear(_) => {
+                actions.push(Action::Stop {
+                    service: name.clone(),
+                    container: service.container.clone(),
+                });
+                actions.extend(start_again(name, service));
+            }
+        }
+    }
+    Answer::Perform(actions)
+}
+
+/// Brings back the effective generation of the one service whose replacement
+/// failed, where its manifest says so: once a manifest, and never one that serves.
+pub(super) fn roll_back_failed(snapshot: &Snapshot) -> Option<Vec<Action>> {
+    use crate::manifest::OnFailure;
+    use crate::state::{OutcomeKind, StepState};
+
+    let Desired::App { source, app } = &snapshot.desired else {
+        return None;
+    };
+    let last = snapshot
+        .last_deploy()
+        .filter(|last| last.request.verb == Verb::Deploy)?;
+    let outcome = last.outcome.as_ref()?;
+    let tried = outcome.result != OutcomeKind::Success
+        && !matches!(outcome.reason.as_str(), "Superseded" | "Interrupted");
+    let before = snapshot
+        .operations()
+        .any(|operation| operation.source == *source && operation.request.verb == Verb::Rollback);
+    if !tried || before {
+        return None;
+    }
+    let failed = last
+        .steps
+        .iter()
+        .find(|step| step.state == StepState::Failed)?;
+    let name = failed.service.as_ref()?;
+    let wanted = app.spec.services.get(name)?;
+    let service = snapshot.records.active.services.get(name)?;
+    let gone = matches!(
+        health(snapshot, service),
+        Health::Missing | Health::Inhibited
+    );
+    let replaced = snapshot.container(&service.container).is_none();
+    (wanted.update.on_failure == OnFailure::Rollback && gone && replaced)
+        .then(|| create(name, service.revision))
+}

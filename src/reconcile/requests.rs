@@ -1,0 +1,133 @@
+//! Answers what people ask for by `requests/<app>/<id>`.
+//!
+//! The ID of the request becomes the operation's, so the outcome is found at
+//! `state/operations/<app>/<id>`; the request's key goes with the outcome.
+
+use futures::future::try_join_all;
+use tokio_util::sync::CancellationToken;
+
+use crate::plan::{self, Answer, Pending, Snapshot};
+use crate::state::{Event, EventType, RevisionNumber, Verb};
+
+use super::Reconciler;
+use super::error::{Failure, ReconcileError, StepError, runtime_failure, traffic_error};
+use super::run::{Begin, Claimed};
+
+impl Reconciler {
+    /// Does what the request leads to.
+    pub(super) async fn answer(
+        &self,
+        snapshot: &Snapshot,
+        pending: &Pending,
+        answer: Answer,
+        cancel: &CancellationToken,
+    ) -> Result<(), ReconcileError> {
+        let claimed = match (&pending.asked, &answer) {
+            (_, Answer::Dropped(why)) => {
+                self.tell_dropped(snapshot, why).await;
+                return Ok(self.ctx.records.forget(pending.key.clone()).await?);
+            }
+            (_, Answer::Recorded) | (Err(_), _) => {
+                return Ok(self.ctx.records.forget(pending.key.clone()).await?);
+            }
+            (Ok((id, asked)), _) => Claimed {
+                id: id.clone(),
+                request: asked.request(),
+                key: pending.key.clone(),
+            },
+        };
+        if matches!(answer, Answer::Deploy) {
+            return self.deploy(snapshot, Some(claimed), cancel).await;
+        }
+        let Some(ownership) = snapshot.records.ownership.clone() else {
+            return Ok(self.ctx.records.forget(pending.key.clone()).await?);
+        };
+        let verb = claimed.request.verb;
+        let begin = Begin {
+            source: source(snapshot, verb),
+            asked: Some(claimed),
+            ..Begin::of(verb, ownership)
+        };
+        match answer {
+            Answer::Refused { reason, message } => {
+                self.refuse(snapshot, &begin, Failure::lasting(reason, message))
+                    .await
+            }
+            Answer::RollBack(number) => self.roll_back(snapshot, begin, number, cancel).await,
+            Answer::Perform(actions) => {
+                self.operate(snapshot, begin, &actions, cancel).await?;
+                Ok(())
+            }
+            Answer::Dropped(_) | Answer::Recorded | Answer::Deploy => Ok(()),
+        }
+    }
+
+    async fn tell_dropped(&self, snapshot: &Snapshot, why: &str) {
+        tracing::warn!(app = %snapshot.app, "request dropped: {why}");
+        // An app that doesn't exist gets nothing written about it.
+        if !snapshot.has_status() {
+            return;
+        }
+        let event = Event {
+            r#type: EventType::Warning,
+            reason: "RequestDropped".to_owned(),
+            message: why.to_owned(),
+            service: None,
+            operation: None,
+            at: self.ctx.clock.now(),
+        };
+        self.tell(&snapshot.app, &[event]).await;
+    }
+
+    /// Makes an older revision serve, by its pins.
+    async fn roll_back(
+        &self,
+        snapshot: &Snapshot,
+        mut begin: Begin,
+        number: RevisionNumber,
+        cancel: &CancellationToken,
+    ) -> Result<(), ReconcileError> {
+        let Some(revision) = snapshot.revision(number).cloned() else {
+            return Ok(());
+        };
+        let actions = plan::deploy(snapshot, &revision);
+        match self.check_rollback(snapshot, &revision).await {
+            Ok(()) => {
+                begin.revision = Some(revision);
+                self.operate(snapshot, begin, &actions, cancel).await?;
+                Ok(())
+            }
+            Err(StepError::Interrupted(error)) => Err(error),
+            Err(StepError::Superseded) => Ok(()),
+            Err(StepError::Failed(failure)) => self.refuse(snapshot, &begin, failure).await,
+        }
+    }
+
+    /// The preflight of a rollback: the pinned images are there, the routes free.
+    async fn check_rollback(
+        &self,
+        snapshot: &Snapshot,
+        revision: &crate::state::Revision,
+    ) -> Result<(), StepError> {
+        let pinned = revision.services.values().map(|pinned| {
+            self.ctx
+                .runtime
+                .ensure_pinned(&pinned.spec.image, &pinned.digest)
+        });
+        try_join_all(pinned)
+            .await
+            .map_err(|error| runtime_failure(&error))?;
+        let claims = plan::claims(revision.incarnation, revision);
+        let free = self.ctx.traffic.check(&snapshot.app, &claims).await;
+        free.map_err(|error| traffic_error("check routes", error))
+    }
+}
+
+/// The manifest that the operation speaks of: what is removed with the app, or what
+/// a rollback turns away from.
+fn source(snapshot: &Snapshot, verb: Verb) -> i64 {
+    match verb {
+        Verb::Remove | Verb::Rollback => snapshot.desired.source(),
+        _ => 0,
+    }
+}
