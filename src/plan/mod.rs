@@ -16,7 +16,7 @@ mod status;
 
 pub use health::{Health, health};
 pub use next::{Next, next};
-pub use repair::repair;
+pub use repair::{must_withdraw, repair};
 pub use request::{Answer, Pending, answer};
 pub use routes::{claims, routes};
 pub use sequence::{deploy, remove};

@@ -26,6 +26,11 @@ pub fn repair(snapshot: &Snapshot) -> (Vec<Action>, Option<Duration>) {
     (actions, later)
 }
 
+/// Whether a service has to be taken out of the graph.
+pub fn must_withdraw(snapshot: &Snapshot) -> bool {
+    !withdrawals(snapshot).is_empty()
+}
+
 /// Takes out of the graph every service whose container isn't the verified
 /// execution, and every one whose last withdrawal wasn't confirmed.
 pub(super) fn withdrawals(snapshot: &Snapshot) -> Vec<Action> {

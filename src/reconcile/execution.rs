@@ -3,7 +3,7 @@
 use crate::manifest::{Port, ServiceName};
 use crate::probe::{ProbeFailure, ProbeFailureKind, wait_ready};
 use crate::runtime::{Container, ContainerState, RuntimeError, deadline};
-use crate::state::{Bind, ContainerId, Diagnostics};
+use crate::state::{Bind, BindClaim, ContainerId, Diagnostics};
 use crate::store::Changes;
 
 use super::candidate::Candidate;
@@ -44,11 +44,7 @@ impl Run<'_> {
                 Ok(()) => break,
                 Err(RuntimeError::PortInUse { .. }) if self.may_move(service, attempt)? => {
                     attempt += 1;
-                    self.discard_candidate(service).await?;
-                    let step = self.candidate(service)?.step;
-                    self.make(step, service, attempt).await?;
-                    self.journal.succeed(step);
-                    self.journal.begin(index, Changes::default()).await?;
+                    self.move_candidate(index, service, attempt).await?;
                 }
                 Err(error) if error.is_ambiguous() && self.runs(&container).await => break,
                 Err(error) => {
@@ -61,12 +57,39 @@ impl Run<'_> {
         self.observe_execution(index, service).await
     }
 
-    /// Whether another candidate on another port can help.
+    /// Whether another container on another port can help.
     fn may_move(&self, service: &ServiceName, attempt: u32) -> Result<bool, StepError> {
         let candidate = self.candidate(service)?;
         let pinned = self.pinned_at(service, candidate.revision)?;
         let moves = pinned.spec.ports.iter().any(|port| port.host.is_none());
-        Ok(candidate.made.is_some() && moves && attempt < PORT_TRIES)
+        Ok(moves && attempt < PORT_TRIES)
+    }
+
+    /// Makes the container again on other ports. The one that doesn't run is gone
+    /// before, be it this operation's or the one that ACTIVE names.
+    async fn move_candidate(
+        &mut self,
+        index: usize,
+        service: &ServiceName,
+        attempt: u32,
+    ) -> Result<(), StepError> {
+        let candidate = self.candidate(service)?.clone();
+        let step = if candidate.made.is_some() {
+            self.discard_candidate(service).await?;
+            candidate.step
+        } else {
+            let container = self.container_of(service)?;
+            if let Err(error) = self.ctx.remove(&container).await? {
+                return Err(runtime_failure(&error).into());
+            }
+            let name = self.names.get(&container).cloned();
+            let of_it = |claim: &BindClaim| Some(&claim.container_name) == name.as_ref();
+            self.release_binds(of_it).await?;
+            index
+        };
+        self.make(step, service, attempt).await?;
+        self.journal.succeed(step);
+        Ok(self.journal.begin(index, Changes::default()).await?)
     }
 
     async fn runs(&self, container: &ContainerId) -> bool {
@@ -131,7 +154,8 @@ impl Run<'_> {
             .ok_or_else(|| Failure::passing("ContainerGone", format!("container {id} is gone")))?)
     }
 
-    /// Waits for readiness on the fresh binds, and checks that nothing moved.
+    /// Waits for readiness on the fresh binds. It passes only for the execution on
+    /// which these were inspected, so nothing can have moved meanwhile.
     pub(super) async fn probe(
         &mut self,
         index: usize,
@@ -162,7 +186,6 @@ impl Run<'_> {
         if let Err(failure) = answer {
             return Err(self.unready(&container, failure).await.into());
         }
-        self.check_unmoved(service, &candidate, &container).await?;
         self.journal.made(index, &container);
         Ok(())
     }
@@ -180,28 +203,6 @@ impl Run<'_> {
             diagnostics,
             ..Failure::passing(reason, message)
         }
-    }
-
-    /// What passed readiness must be what is published.
-    async fn check_unmoved(
-        &self,
-        service: &ServiceName,
-        candidate: &Candidate,
-        id: &ContainerId,
-    ) -> Result<(), StepError> {
-        let container = self.inspect_existing(id).await?;
-        let ports = &self.pinned_at(service, candidate.revision)?.spec.ports;
-        let unmoved = container.state == ContainerState::Running
-            && container.started_at == candidate.started_at
-            && binds(ports, &container)? == candidate.binds;
-        if unmoved {
-            return Ok(());
-        }
-        Err(Failure::passing(
-            "ContainerMoved",
-            "the container restarted or its ports moved while it was probed",
-        )
-        .into())
     }
 
     /// What the journal keeps about a container that failed.

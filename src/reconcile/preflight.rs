@@ -2,11 +2,12 @@
 //! present and pinned, their volumes mapped, ports free, routes free.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use tokio_util::sync::CancellationToken;
 
-use crate::manifest::{App, ServiceName, ServiceSpec};
+use crate::manifest::{App, AppName, ServiceName, ServiceSpec};
 use crate::plan::{self, Action, Desired, Phase, Snapshot};
 use crate::runtime::Image;
 use crate::state::{
@@ -22,6 +23,8 @@ use super::run::{Begin, Claimed};
 
 /// Images that are looked up or pulled side by side.
 const IMAGES_AT_ONCE: usize = 4;
+/// How often a long preflight looks after what serves meanwhile.
+const LOOK: Duration = Duration::from_secs(1);
 
 impl Reconciler {
     /// Pins the wanted manifest and makes it serve.
@@ -49,6 +52,8 @@ impl Reconciler {
             () = cancel.cancelled() => return Err(ReconcileError::Interrupted),
             // Nothing was touched: the newer manifest is simply taken up instead.
             () = self.ctx.newest.changed_beyond(&snapshot.app, *source) => return Ok(()),
+            // Withdrawing what went down doesn't wait for a long pull.
+            () = self.disturbance(&snapshot.app) => return Ok(()),
             checked = self.preflight(snapshot, app, *source, &begin.ownership) => checked,
         };
         match checked {
@@ -67,6 +72,19 @@ impl Reconciler {
             Err(StepError::Interrupted(error)) => Err(error),
             Err(StepError::Superseded) => Ok(()),
             Err(StepError::Failed(failure)) => self.refuse(snapshot, &begin, failure).await,
+        }
+    }
+
+    /// Returns when something that is routed to isn't as it was verified.
+    async fn disturbance(&self, app: &AppName) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            // What can't be observed changes nothing.
+            if let Ok(snapshot) = self.observe(app).await
+                && plan::must_withdraw(&snapshot)
+            {
+                return;
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! A run that ends anywhere: whoever leads next brings the app where it was going.
 
-use podherd::state::OutcomeKind;
+use podherd::runtime::{Container, ContainerState};
+use podherd::state::{ConditionType, OutcomeKind};
 
 use crate::support::{Cut, Manifest, World, blog};
 
@@ -98,6 +99,39 @@ async fn a_repair_cut_at_any_effect_is_brought_to_its_end() {
         let verify = |world: &World| world.assert_serves("blog", &["web"]);
         cut_everywhere(async || running(blog("web:1")).await, begin, verify).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_and_a_start_cut_at_any_effect_are_brought_to_their_end() {
+    let ask = async |world: &World| {
+        world.request("blog", "stop-1", r#"{"verb": "stop"}"#).await;
+    };
+    cut_everywhere(
+        async || running(blog("web:1")).await,
+        ask,
+        |world| {
+            world.check();
+            assert_eq!(
+                world.condition("blog", ConditionType::Ready).reason,
+                "Stopped"
+            );
+            let running = |found: &Container| found.state == ContainerState::Running;
+            assert!(!world.containers("web").iter().any(running));
+        },
+    )
+    .await;
+    let stopped = async || {
+        let world = running(blog("web:1")).await;
+        world.request("blog", "stop-1", r#"{"verb": "stop"}"#).await;
+        world.settle("blog").await;
+        world
+    };
+    let ask = async |world: &World| {
+        world
+            .request("blog", "start-1", r#"{"verb": "start"}"#)
+            .await;
+    };
+    cut_everywhere(stopped, ask, |world| world.assert_serves("blog", &["web"])).await;
 }
 
 fn crash(world: &World) {

@@ -7,7 +7,7 @@ use podherd::runtime::Behaviour;
 use podherd::store::RecordsError;
 use tokio::time::Instant;
 
-use crate::support::{World, blog};
+use crate::support::{Cut, World, blog};
 
 fn not_leading(error: &ReconcileError) -> bool {
     matches!(error, ReconcileError::Records(RecordsError::NotLeading(_)))
@@ -84,4 +84,24 @@ async fn no_effect_begins_with_less_time_left_than_it_may_take() {
     world.restart().await;
     world.settle("blog").await;
     world.assert_serves("blog", &["web"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_whose_reply_was_lost_is_found_and_not_repeated() {
+    let written = async |lost: Option<usize>| {
+        let world = World::new().await.images(&["web:1"]);
+        world.put(&blog("web:1")).await;
+        match lost {
+            Some(number) => assert!(world.pass_cut("blog", number, Cut::LosesReply).await),
+            None => drop(world.pass("blog").await),
+        }
+        world.assert_serves("blog", &["web"]);
+        assert_eq!(world.operations("blog").len(), 1);
+        world.writes()
+    };
+    let writes = written(None).await;
+    // The status, the claim of the operation, the claim of the port.
+    for number in [0, 1, 3] {
+        assert_eq!(written(Some(number)).await, writes, "write {number}");
+    }
 }

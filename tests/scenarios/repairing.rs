@@ -245,6 +245,28 @@ async fn a_dead_container_is_withdrawn_before_a_long_preflight() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_container_that_dies_during_a_long_preflight_is_withdrawn_meanwhile() {
+    let world = serving(blog("web:1")).await;
+    world.pulls_take(Duration::from_secs(600));
+    world.put(&blog("web:2")).await;
+    let began = Instant::now();
+    let dies = async || {
+        crash(&world, "web", 1);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(world.effects(), ["withdraw web"]);
+    };
+    world
+        .pass_while("blog", Duration::from_secs(100), dies)
+        .await;
+    assert!(
+        began.elapsed() < Duration::from_secs(720),
+        "the pull isn't begun twice more"
+    );
+    world.settle("blog").await;
+    world.assert_serves("blog", &["web"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dead_container_is_withdrawn_even_while_an_interrupted_operation_can_not_be_reconciled() {
     let mut world = World::new()
         .await

@@ -76,6 +76,24 @@ async fn a_port_that_turns_out_taken_means_a_new_claim_and_a_new_candidate() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_port_that_was_taken_while_the_container_was_down_means_a_new_container() {
+    let world = serving().await;
+    let (old, bind) = (
+        world.container("web").id,
+        world.serving("blog", "web").binds,
+    );
+    world.runtime.crash(old.as_str(), 1);
+    world.runtime.occupy_port(bind[0].protocol, bind[0].host);
+    world.settle("blog").await;
+    assert_eq!(
+        world.effects()[..4],
+        ["withdraw web", "remove web", "create web", "start web"]
+    );
+    assert_ne!(world.serving("blog", "web").binds, bind);
+    world.assert_serves("blog", &["web"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn ports_that_are_all_taken_fail_the_deployment_and_leave_no_claim() {
     let world = World::new().await.images(&["web:1"]);
     world.runtime.fail_when(Call::Start, |_| Some(taken()));

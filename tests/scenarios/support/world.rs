@@ -8,7 +8,7 @@ use podherd::manifest::{AppName, NodeName};
 use podherd::probe::MemoryProber;
 use podherd::reconcile::{Context, Ports, ReconcileError, Reconciler, Unobserved, Verdict};
 use podherd::runtime::{Behaviour, EffectLog, MemoryImage, MemoryRuntime};
-use podherd::state::{Keys, labels};
+use podherd::state::{Keys, OperationId, labels};
 use podherd::store::{
     AuthorityKeeper, Commit, Fence, MemoryStore, Newest, Records, Store, Txn, authority,
 };
@@ -152,6 +152,13 @@ impl World {
         };
         self.newest.saw(&name(app), revision);
         revision
+    }
+
+    /// Somebody asks for a verb, under this idempotency key.
+    pub async fn request(&self, app: &str, id: &str, asked: &str) {
+        let key = self.keys.request(&name(app), &OperationId::new(id));
+        let put = Txn::default().put(key, asked.as_bytes().to_vec());
+        self.store.commit(put).await.unwrap();
     }
 
     /// Puts the manifest and waits until the app has settled.
