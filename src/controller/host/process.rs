@@ -37,7 +37,7 @@ fn namespace() -> Option<String> {
 }
 
 /// When a process that still runs began, in clock ticks since the boot: field 22 of
-/// proc_pid_stat(5). The second field, in parentheses, may hold anything.
+/// `proc_pid_stat(5)`. The second field, in parentheses, may hold anything.
 fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;
