@@ -114,22 +114,14 @@ fn roll_back(snapshot: &Snapshot, number: Option<RevisionNumber>) -> Answer {
     if snapshot.stopped() {
         return refused("Stopped", "the app is stopped: start it first");
     }
-    match number.filter(|number| snapshot.revision(*number).is_some()) {
-        Some(number) => Answer::RollBack(number),
-        None => {
-            let known: Vec<String> = snapshot
-                .records
-                .revisions
-                .iter()
-                .map(|revision| revision.number.to_string())
-                .collect();
-            let known = known.join(", ");
-            refused(
-                "RevisionUnknown",
-                format!("no such revision; there are {known}"),
-            )
-        }
+    if let Some(number) = number.filter(|number| snapshot.revision(*number).is_some()) {
+        return Answer::RollBack(number);
     }
+    let revisions = snapshot.records.revisions.iter();
+    let known: Vec<String> = revisions.map(|it| it.number.to_string()).collect();
+    let known = known.join(", ");
+    let message = format!("no such revision; there are {known}");
+    refused("RevisionUnknown", message)
 }
 
 /// Writes the intent, then takes every service out and retires its container.
