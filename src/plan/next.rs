@@ -189,7 +189,7 @@ fn unpublished(snapshot: &Snapshot) -> bool {
     );
     match &snapshot.routes {
         Some(published) => published != &wanted,
-        None => !wanted.http.is_empty(),
+        None => !wanted.is_empty(),
     }
 }
 

@@ -1,32 +1,34 @@
 //! The traffic graph that follows from ACTIVE.
 
-use crate::manifest::{PortName, ServiceName};
+use crate::manifest::{HttpRoute, PortName, ServiceName, StreamRoute};
 use crate::state::{Active, ActiveService, Incarnation, PinnedService, Revision};
-use crate::traffic::{AppRoutes, Backend, HttpRule};
+use crate::traffic::{AppRoutes, Backend, HttpRule, StreamRule};
 
 /// The app's routes: every rule of every effective generation, with a backend
 /// only where its execution is verified.
 pub fn routes(incarnation: Incarnation, active: &Active, revisions: &[Revision]) -> AppRoutes {
-    let rules = active.services.iter().filter_map(|(name, service)| {
-        let pinned = pinned(name, service, revisions)?;
-        Some(http_rules(name, pinned, Some(service)))
-    });
-    only_http(incarnation, rules.flatten().collect())
+    let mut routes = empty(incarnation);
+    for (name, service) in &active.services {
+        if let Some(pinned) = pinned(name, service, revisions) {
+            add_rules(&mut routes, name, pinned, Some(service));
+        }
+    }
+    routes
 }
 
 /// What a revision claims in the graph, before anything answers it.
 pub fn claims(incarnation: Incarnation, revision: &Revision) -> AppRoutes {
-    let rules = revision
-        .services
-        .iter()
-        .map(|(name, pinned)| http_rules(name, pinned, None));
-    only_http(incarnation, rules.flatten().collect())
+    let mut routes = empty(incarnation);
+    for (name, pinned) in &revision.services {
+        add_rules(&mut routes, name, pinned, None);
+    }
+    routes
 }
 
-fn only_http(incarnation: Incarnation, http: Vec<HttpRule>) -> AppRoutes {
+fn empty(incarnation: Incarnation) -> AppRoutes {
     AppRoutes {
         incarnation,
-        http,
+        http: Vec::new(),
         tcp: Vec::new(),
         udp: Vec::new(),
     }
@@ -43,30 +45,36 @@ fn pinned<'r>(
     revision.services.get(name)
 }
 
-fn http_rules(
+fn add_rules(
+    routes: &mut AppRoutes,
     name: &ServiceName,
     pinned: &PinnedService,
     active: Option<&ActiveService>,
-) -> Vec<HttpRule> {
-    let rule = |route: &crate::manifest::HttpRoute| {
-        let port = pinned
-            .spec
-            .ports
-            .iter()
-            .find(|port| port.name == route.port);
+) {
+    let spec = &pinned.spec;
+    let backends = |port: &PortName| {
+        let backend = active.and_then(|active| backend(active, port));
+        backend.into_iter().collect()
+    };
+    let stream = |route: &StreamRoute| StreamRule {
+        listen: route.listen,
+        service: name.clone(),
+        backends: backends(&route.port),
+    };
+    let http = |route: &HttpRoute| {
+        let port = spec.ports.iter().find(|port| port.name == route.port);
         HttpRule {
             host: route.host.clone(),
             path: route.path.clone(),
             service: name.clone(),
             tls: route.tls,
             protocol: port.map(|port| port.app_protocol).unwrap_or_default(),
-            backends: active
-                .and_then(|active| backend(active, &route.port))
-                .into_iter()
-                .collect(),
+            backends: backends(&route.port),
         }
     };
-    pinned.spec.http.iter().map(rule).collect()
+    routes.http.extend(spec.http.iter().map(http));
+    routes.tcp.extend(spec.tcp.iter().map(stream));
+    routes.udp.extend(spec.udp.iter().map(stream));
 }
 
 fn backend(service: &ActiveService, port: &PortName) -> Option<Backend> {

@@ -112,7 +112,7 @@ impl Run<'_> {
 
     async fn publish_routes(&self, what: &str, active: &Active) -> Result<(), StepError> {
         let routes = plan::routes(self.ownership.incarnation, active, &self.revisions);
-        let applied = if routes.http.is_empty() {
+        let applied = if routes.is_empty() {
             self.ctx.traffic.remove(self.app).await
         } else {
             self.ctx.traffic.apply(self.app, &routes).await.map(|_| ())

@@ -82,6 +82,11 @@ impl AppRoutes {
             .collect()
     }
 
+    /// Whether nothing is routed to the app.
+    pub fn is_empty(&self) -> bool {
+        self.http.is_empty() && self.tcp.is_empty() && self.udp.is_empty()
+    }
+
     /// The containers that are routed to.
     pub fn containers(&self) -> BTreeSet<&ContainerId> {
         let backends = self.backends().into_iter();
