@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::support::{Image, World, manifest, podherd};
+use crate::support::{Image, Options, Podherd, World, manifest, podherd, until};
 
 #[test]
 fn metrics_and_health_are_served() {
@@ -92,4 +92,37 @@ fn validate_and_schema_work_offline() {
     let schema = podherd(&world, &["schema"]);
     let schema: Value = serde_json::from_slice(&schema.stdout).expect("JSON");
     assert!(schema["$schema"].is_string());
+}
+
+#[test]
+fn a_flag_wins_over_the_environment_and_the_environment_over_the_file() {
+    let world = World::start();
+    let file = world.sandbox.dir().join("podherd.yaml");
+    fs::write(&file, "prefix: /file\nlog: info\n").expect("the settings file");
+    let config = vec!["--config".to_owned(), file.display().to_string()];
+    let environment = vec![("PODHERD_PREFIX".to_owned(), "/environment".to_owned())];
+    let mut flags = config.clone();
+    flags.extend(["--prefix".to_owned(), "/flag".to_owned()]);
+
+    let cases = [
+        ("/file", config.clone(), Vec::new()),
+        ("/environment", config, environment.clone()),
+        ("/flag", flags, environment),
+    ];
+    for (number, (prefix, arguments, environment)) in (0..).zip(cases) {
+        let mut running = Podherd::start(
+            &world,
+            Options {
+                number,
+                arguments,
+                environment,
+                ..Options::default()
+            },
+        );
+        until(prefix, || {
+            let leader = format!("{prefix}/leader/");
+            !world.etcd.keys(&world.sandbox, &leader).is_empty()
+        });
+        assert_eq!(running.term(), Some(0));
+    }
 }
