@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use crate::manifest::AppName;
 use crate::plan::{Action, Snapshot};
 use crate::state::{
-    ContainerId, Diagnostics, Operation, OperationId, Outcome, Step, StepKind, StepState, Warning,
-    labels,
+    ContainerId, Diagnostics, Operation, OperationId, Outcome, Step, StepKind, StepState, Verb,
+    Warning, labels,
 };
 use crate::store::{Changes, RecordsError};
 
@@ -193,7 +193,8 @@ impl<'c> Journal<'c> {
 
 /// The oldest operations, which make room for this one. Kept at any age: the newest
 /// deployment, which says whether another try may help, and those whose containers
-/// are still there.
+/// are still there. A removal that succeeded takes all with it but itself: the name
+/// is free, and its history is nobody's.
 fn surplus<'s>(
     snapshot: &'s Snapshot,
     operation: &'s Operation,
@@ -205,15 +206,20 @@ fn surplus<'s>(
         .iter()
         .filter_map(|container| container.labels.get(labels::OPERATION).map(String::as_str))
         .collect();
+    let ended = operation.request.verb == Verb::Remove && operation.succeeded();
     let others = |old: &&Operation| old.id != operation.id;
     let total = snapshot.operations().filter(others).count() + 1;
     let oldest_first = snapshot.records.operations.iter().map(|kept| &kept.record);
     oldest_first
         .filter(others)
-        .filter(move |old| newest_deploy.is_none_or(|newest| newest.id != old.id))
-        .filter(move |old| !made.contains(old.id.as_str()))
+        .filter(move |old| ended || newest_deploy.is_none_or(|newest| newest.id != old.id))
+        .filter(move |old| ended || !made.contains(old.id.as_str()))
         .map(|old| &old.id)
-        .take(total.saturating_sub(KEPT))
+        .take(if ended {
+            total
+        } else {
+            total.saturating_sub(KEPT)
+        })
 }
 
 /// The pending steps of a plan.

@@ -133,7 +133,7 @@ impl Pacing {
     /// Takes down how an operation ended.
     pub fn ended(&self, ctx: &Context, app: &AppName, operation: &Operation, actions: &[Action]) {
         let mut apps = self.apps();
-        if operation.request.verb == Verb::Remove && succeeded(operation) {
+        if operation.request.verb == Verb::Remove && operation.succeeded() {
             apps.remove(app);
             return;
         }
@@ -141,7 +141,7 @@ impl Pacing {
         if operation.deploys() {
             pacing.deploy = retry(ctx, operation);
         }
-        pacing.failures = if succeeded(operation) {
+        pacing.failures = if operation.succeeded() {
             0
         } else {
             pacing.failures.saturating_add(1)
@@ -164,13 +164,6 @@ impl Pacing {
             }
         }
     }
-}
-
-fn succeeded(operation: &Operation) -> bool {
-    operation
-        .outcome
-        .as_ref()
-        .is_some_and(|outcome| outcome.result == OutcomeKind::Success)
 }
 
 fn due(at: Instant) -> Due {

@@ -266,6 +266,12 @@ impl Operation {
         self.outcome.is_none()
     }
 
+    /// Whether it ended well.
+    pub fn succeeded(&self) -> bool {
+        let outcome = self.outcome.as_ref();
+        outcome.is_some_and(|outcome| outcome.result == OutcomeKind::Success)
+    }
+
     /// Whether it takes up a revision.
     pub fn deploys(&self) -> bool {
         matches!(self.request.verb, Verb::Deploy | Verb::Rollback)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use podherd::runtime::Call;
-use podherd::state::{ConditionType, InhibitionReason, Truth};
+use podherd::state::{ConditionType, InhibitionReason, Truth, Verb};
 
 use crate::failing::refuses;
 use crate::support::{World, blog};
@@ -182,4 +182,20 @@ async fn an_app_whose_first_deployment_failed_is_removed_whole() {
     world.delete("blog").await;
     world.settle("blog").await;
     world.assert_gone("blog");
+}
+
+/// However many names come and go, each leaves one operation and one retained record.
+#[tokio::test(start_paused = true)]
+async fn a_removed_app_leaves_no_journal_but_the_removal() {
+    let world = serving().await;
+    world.deploy(&blog("db:1")).await;
+    assert!(world.operations("blog").len() > 1);
+    world.delete("blog").await;
+    world.settle("blog").await;
+    let verbs: Vec<Verb> = world
+        .operations("blog")
+        .iter()
+        .map(|operation| operation.request.verb)
+        .collect();
+    assert_eq!(verbs, [Verb::Remove]);
 }
