@@ -92,9 +92,10 @@ impl RequestWatch {
     /// A key that names no app belongs to nobody, and is left alone.
     fn enqueue(&self, key: &str) {
         let app = self.catalog.keys().requested_of(key);
-        match app.map(str::parse::<AppName>) {
-            Some(Ok(app)) => self.queue.enqueue(&app, Why::Request),
-            Some(Err(_)) | None => tracing::warn!("a request's key names no app"),
+        if let Some(Ok(app)) = app.map(str::parse::<AppName>) {
+            self.queue.enqueue(&app, Why::Request);
+        } else {
+            tracing::warn!("a request's key names no app");
         }
     }
 }
