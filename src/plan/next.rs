@@ -91,14 +91,12 @@ fn undisturbed(snapshot: &Snapshot) -> Next {
     match &snapshot.desired {
         Desired::Absent => absent(snapshot),
         _ if snapshot.stopped() => stopped(snapshot),
-        Desired::App { source, .. } if *source != snapshot.records.active.source => {
-            match deploy_due(snapshot) {
-                _ if let Some(actions) = roll_back_failed(snapshot) => Next::RollBack(actions),
-                Some(Due::Now) => Next::Deploy,
-                Some(Due::After(wait)) => upkeep(snapshot, Some(wait)),
-                None => upkeep(snapshot, None),
-            }
-        }
+        Desired::App { .. } if snapshot.unserved() => match deploy_due(snapshot) {
+            _ if let Some(actions) = roll_back_failed(snapshot) => Next::RollBack(actions),
+            Some(Due::Now) => Next::Deploy,
+            Some(Due::After(wait)) => upkeep(snapshot, Some(wait)),
+            None => upkeep(snapshot, None),
+        },
         Desired::App { .. } | Desired::Invalid { .. } => upkeep(snapshot, None),
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use crate::manifest::{App, AppName, NodeName, ServiceName};
 use crate::runtime::Container;
 use crate::state::{
-    ContainerId, Incarnation, Operation, PinnedService, Revision, RevisionNumber, Verb, Wish,
+    ContainerId, Incarnation, Operation, OutcomeKind, PinnedService, Revision, RevisionNumber,
+    Verb, Wish,
 };
 use crate::store::AppRecords;
 use crate::traffic::AppRoutes;
@@ -101,6 +102,16 @@ impl Snapshot {
         let source = self.desired.source();
         self.operations()
             .find(|operation| operation.source == source && operation.deploys())
+    }
+
+    /// Whether the wanted manifest isn't served whole: it never was, or the last
+    /// operation on it failed half way and may be tried again.
+    pub fn unserved(&self) -> bool {
+        let last = self.last_deploy();
+        let outcome = last.and_then(|last| last.outcome.as_ref());
+        let failed = outcome
+            .is_some_and(|outcome| outcome.result != OutcomeKind::Success && outcome.retryable);
+        failed || self.desired.source() != self.records.active.source
     }
 
     /// Whether there is anything that a status could speak of.

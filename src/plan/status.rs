@@ -165,7 +165,7 @@ fn ready(snapshot: &Snapshot, phase: &Phase) -> Fact {
     }
     let rolled_back = snapshot
         .last_deploy()
-        .filter(|last| last.request.verb == Verb::Rollback && !last.in_flight());
+        .filter(|last| last.request.verb == Verb::Rollback && last.succeeded());
     if let Some(rollback) = rolled_back {
         let outcome = rollback.outcome.as_ref();
         let message = outcome.map_or("", |outcome| outcome.message.as_str());
@@ -175,7 +175,7 @@ fn ready(snapshot: &Snapshot, phase: &Phase) -> Fact {
             format!("the newest manifest was rolled back ({message}); change it to deploy again"),
         );
     }
-    let served = snapshot.desired.source() == snapshot.records.active.source;
+    let served = !snapshot.unserved();
     let underway = matches!(phase, Phase::Preflight | Phase::Working(_));
     let outcome = snapshot
         .last_deploy()

@@ -193,8 +193,8 @@ impl<'c> Journal<'c> {
 
 /// The oldest operations, which make room for this one. Kept at any age: the newest
 /// deployment, which says whether another try may help, and those whose containers
-/// are still there. A removal that succeeded takes all with it but itself: the name
-/// is free, and its history is nobody's.
+/// are still there. A removal that succeeded takes all with it but what removed: the
+/// name is free, and its history is nobody's.
 fn surplus<'s>(
     snapshot: &'s Snapshot,
     operation: &'s Operation,
@@ -214,6 +214,7 @@ fn surplus<'s>(
         .filter(others)
         .filter(move |old| ended || newest_deploy.is_none_or(|newest| newest.id != old.id))
         .filter(move |old| ended || !made.contains(old.id.as_str()))
+        .filter(move |old| !ended || old.request.verb != Verb::Remove)
         .map(|old| &old.id)
         .take(if ended {
             total

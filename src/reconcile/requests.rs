@@ -43,8 +43,10 @@ impl Reconciler {
             return Ok(self.ctx.records.forget(pending.key.clone()).await?);
         };
         let verb = claimed.request.verb;
+        let refused = matches!(answer, Answer::Refused { .. });
         let begin = Begin {
-            source: source(snapshot, verb),
+            // What is refused says nothing about the manifest.
+            source: if refused { 0 } else { source(snapshot, verb) },
             asked: Some(claimed),
             ..Begin::of(verb, ownership)
         };

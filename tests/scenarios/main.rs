@@ -35,6 +35,7 @@ mod leading;
 mod refused;
 mod removing;
 mod repairing;
+mod requests;
 mod stopping;
 mod strange;
 mod support;

@@ -172,6 +172,21 @@ fn a_refused_manifest_leads_to_nothing_but_upkeep() {
     assert!(first(&crashed).starts_with("repair: withdraw web, start web"));
 }
 
+#[test]
+fn what_serves_is_deployed_again_after_a_rollback_of_it_failed_half_way() {
+    let mut snapshot = web_app();
+    journal(
+        &mut snapshot,
+        failed(operation("o-2", Verb::Rollback, &[]), true),
+    );
+    assert_eq!(first(&snapshot), "deploy");
+    journal(
+        &mut snapshot,
+        succeeded(operation("o-3", Verb::Rollback, &[])),
+    );
+    assert_eq!(first(&snapshot), "settled");
+}
+
 /// What follows once a container runs.
 const VERIFY: &str = "probe web, publish web, traffic web";
 
@@ -268,7 +283,7 @@ fn a_graph_that_is_not_what_follows_from_active_is_published_again() {
 
 #[test]
 fn a_withdrawal_that_was_not_confirmed_comes_before_everything_of_its_service() {
-    let withdrawn = |id: &str, state| operation(id, Verb::Deploy, &[(StepKind::Withdraw, state)]);
+    let withdrawn = |id: &str, state| operation(id, Verb::Recover, &[(StepKind::Withdraw, state)]);
     brings_back("not confirmed", "withdraw web, inspect web", |it| {
         journal(it, failed(withdrawn("o-2", StepState::Failed), true));
     });

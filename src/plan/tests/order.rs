@@ -3,6 +3,7 @@
 use super::scene::{
     app, at, down, id, incarnation, inhibit, missing, revision, service, serving, told, wanted, web,
 };
+use crate::manifest::Strategy;
 use crate::plan::{Snapshot, claims, deploy, remove, repair, routes};
 use crate::state::{InhibitionReason, RevisionNumber};
 
@@ -54,6 +55,31 @@ fn a_changed_service_is_replaced_and_a_writer_is_inhibited_before() {
         let actions = deploy(&old, &revision(2, &new));
         assert_eq!(told(&actions), replaced("web", before), "{fields}");
     }
+}
+
+/// The marker is durable before anything is published, and the old generation is
+/// touched only after that. Nothing that only one can have may be held by either.
+#[test]
+fn an_overlapping_update_touches_the_old_generation_last() {
+    let overlap = |fields: &str| {
+        let mut app = app(&[("web", fields)]);
+        for spec in app.spec.services.values_mut() {
+            spec.update.strategy = Strategy::Overlap;
+        }
+        app
+    };
+    let told_of = |old: &str, new: &str| {
+        let old = serving(&app(&[("web", old)]));
+        told(&deploy(&old, &revision(2, &overlap(new)))).join(", ")
+    };
+    assert_eq!(
+        told_of("", "env: {A: b}"),
+        "provision web, create web, start web, probe web, inhibit web, publish web, traffic web, \
+         drain web, retire web"
+    );
+    let volume = "volumes: [{name: data, path: /data}]";
+    assert!(told_of(volume, "env: {A: b}").starts_with("withdraw web, inhibit web, retire web"));
+    assert!(told_of("", volume).starts_with("withdraw web, retire web"));
 }
 
 #[test]
