@@ -24,4 +24,5 @@ mod proxy;
 mod refusal;
 mod runtime;
 mod store;
+mod verbs;
 mod world;
