@@ -31,6 +31,8 @@ use supervise::Running;
 /// How long a start may take, a large log replayed.
 const START: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How long the port may be held by one that was just ended.
+const PORT_WAIT: Duration = Duration::from_secs(3);
 
 /// What the local etcd is like.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,7 +151,7 @@ impl LocalEtcd {
             .map_err(file(&data_dir))?;
         let lock = lock(&options.state_dir)?;
         orphan::end_all(&data_dir).await?;
-        check_port(options.port)?;
+        wait_for_port(options.port).await?;
         let mut running = Running::spawn(&options)?;
         wait_until_ready(&options, &mut running).await?;
         info!(endpoint = options.endpoint(), data = %data_dir.display(), "the local etcd is ready");
@@ -179,6 +181,19 @@ impl LocalEtcd {
 impl Drop for LocalEtcd {
     fn drop(&mut self) {
         self.stop.cancel();
+    }
+}
+
+/// The kernel may keep the port of an etcd that was just ended for a moment.
+async fn wait_for_port(port: u16) -> Result<(), LocalEtcdError> {
+    let deadline = Instant::now() + PORT_WAIT;
+    loop {
+        match check_port(port) {
+            Err(LocalEtcdError::PortTaken { .. }) if Instant::now() < deadline => {
+                sleep(LOOK_AGAIN).await;
+            }
+            checked => return checked,
+        }
     }
 }
 
