@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use podherd::store::{
@@ -74,9 +75,13 @@ impl Fixture {
     }
 }
 
+/// A port that nobody has and that no other test is given. Below the range from which
+/// the kernel gives ports to everybody who asks for any.
 fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+    static NEXT: AtomicU16 = AtomicU16::new(14_000);
+    let free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let mut ports = std::iter::repeat_with(|| NEXT.fetch_add(1, Ordering::Relaxed));
+    ports.find(free).unwrap()
 }
 
 fn kill_9(pid: i32) {
