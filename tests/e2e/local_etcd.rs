@@ -1,6 +1,5 @@
 //! The etcd that Podherd starts for itself.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
