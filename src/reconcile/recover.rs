@@ -6,8 +6,8 @@ use crate::manifest::AppName;
 use crate::plan::{self, Action, Health, Phase, Snapshot};
 use crate::runtime::Container;
 use crate::state::{
-    BindClaim, InhibitionReason, Operation, OperationId, Outcome, OutcomeKind, Ownership,
-    Resources, StepKind, StepState, Verb, labels,
+    BindClaim, Inhibition, InhibitionReason, Operation, OperationId, Outcome, OutcomeKind,
+    Ownership, Resources, StepKind, StepState, Verb, labels,
 };
 use crate::store::{Changes, Kept};
 
@@ -118,16 +118,28 @@ impl Reconciler {
     }
 
     /// No candidate of the operation is left, so nothing can have a second
-    /// writer: its superseded containers need no inhibition any more.
+    /// writer: its superseded containers need no inhibition any more. Nor does one
+    /// that was to be superseded and that ACTIVE still names.
     fn clear_inhibitions(&self, snapshot: &Snapshot, operation: &Operation, changes: &mut Changes) {
         let keys = self.ctx.records.keys();
-        for inhibition in &snapshot.records.inhibitions {
-            if inhibition.operation == operation.id
-                && inhibition.reason == InhibitionReason::ReplacementPending
-            {
-                let (service, container) = (&inhibition.service, &inhibition.container);
-                changes.delete(keys.inhibition(&snapshot.app, service, container));
-            }
+        let active = &snapshot.records.active.services;
+        let names = |inhibition: &Inhibition| {
+            let effective = active.get(&inhibition.service);
+            effective.is_some_and(|effective| effective.container == inhibition.container)
+        };
+        let ends = |inhibition: &Inhibition| match inhibition.reason {
+            InhibitionReason::ReplacementPending => true,
+            InhibitionReason::RetirementPending => names(inhibition),
+            InhibitionReason::Removed => false,
+        };
+        let of_it = snapshot
+            .records
+            .inhibitions
+            .iter()
+            .filter(|inhibition| inhibition.operation == operation.id);
+        for inhibition in of_it.filter(|inhibition| ends(inhibition)) {
+            let (service, container) = (&inhibition.service, &inhibition.container);
+            changes.delete(keys.inhibition(&snapshot.app, service, container));
         }
     }
 
