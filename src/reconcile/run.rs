@@ -33,7 +33,7 @@ pub(super) struct Run<'c> {
     pub candidates: BTreeMap<ServiceName, Candidate>,
     /// Every inhibition, as the steps done so far leave them.
     pub inhibitions: Vec<Inhibition>,
-    /// The names of the containers that were there at the beginning.
+    /// The names of the containers that are there, as the steps done so far leave them.
     pub names: BTreeMap<ContainerId, String>,
     pub journal: Journal<'c>,
 }
