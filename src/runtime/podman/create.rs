@@ -79,7 +79,8 @@ pub(super) fn body(spec: &ContainerSpec) -> Result<Value, String> {
 fn port(port: &PortMapping) -> models::PortMapping {
     models::PortMapping {
         container_port: Some(port.container),
-        host_ip: Some(port.host_ip.to_string()),
+        // For netavark `0.0.0.0` is one address, which nobody has; nothing is every one.
+        host_ip: (!port.host_ip.is_unspecified()).then(|| port.host_ip.to_string()),
         host_port: Some(port.host),
         protocol: Some(port.protocol.as_str().to_owned()),
         range: None,
