@@ -11,6 +11,7 @@
 //!   `removal` are the effects of its steps.
 //! - `requests` answers what people ask for by key.
 //! - `recover` reconciles an operation that was interrupted.
+//! - `failpoint` lets a test crash it anywhere.
 //! - `damage` tells people of a record that can't be read.
 //! - `supersede` says whether somebody wants something newer.
 //! - `pacing` remembers how often something failed, `ports` which host ports
@@ -23,6 +24,7 @@ mod claims;
 mod damage;
 mod error;
 mod execution;
+mod failpoint;
 mod journal;
 mod names;
 mod observe;

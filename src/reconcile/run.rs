@@ -296,6 +296,7 @@ impl Run<'_> {
             }
             let failure = match self.step(index, action).await {
                 Ok(()) => {
+                    self.journal.reached(action.kind().as_str(), "after");
                     self.journal.succeed(index);
                     continue;
                 }

@@ -17,6 +17,7 @@ mod command;
 mod crash;
 mod deploy;
 mod etcd;
+mod failpoints;
 mod heal;
 mod leadership;
 mod local_etcd;
