@@ -95,7 +95,7 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     )
     .await?;
     let control = Control {
-        world: World::new(node, store, runtime, keys),
+        world: World::new(node, store, runtime, settings.policy.clone(), keys),
         settings,
         socket,
         lock,

@@ -7,6 +7,7 @@
 
 mod health;
 mod next;
+mod policy;
 mod repair;
 mod request;
 mod routes;
@@ -16,6 +17,7 @@ mod status;
 
 pub use health::{Health, health};
 pub use next::{Next, next};
+pub use policy::Denied;
 pub use repair::{must_withdraw, repair};
 pub use request::{Answer, Pending, answer};
 pub use routes::{claims, routes};

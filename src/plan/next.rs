@@ -8,6 +8,7 @@ use crate::state::{
 };
 
 use super::health::Health;
+use super::policy::LOOK_AGAIN;
 use super::repair::{repair, withdrawals};
 use super::request::{keep_stopped, roll_back_failed};
 use super::sequence::{drain, remove, retire_container};
@@ -91,6 +92,10 @@ fn undisturbed(snapshot: &Snapshot) -> Next {
     match &snapshot.desired {
         Desired::Absent => absent(snapshot),
         _ if snapshot.stopped() => stopped(snapshot),
+        // Once it is allowed, it is taken up.
+        Desired::App { .. } if snapshot.unserved() && snapshot.denied.is_some() => {
+            upkeep(snapshot, Some(LOOK_AGAIN))
+        }
         Desired::App { .. } if snapshot.unserved() => match deploy_due(snapshot) {
             _ if let Some(actions) = roll_back_failed(snapshot) => Next::RollBack(actions),
             Some(Due::Now) => Next::Deploy,

@@ -87,8 +87,11 @@ fn overlap(name: &ServiceName, old: &ActiveService, revision: RevisionNumber) ->
     actions
 }
 
+/// Whether it keeps anything outside of its container, which only one may write.
 fn writes_a_volume(pinned: &PinnedService) -> bool {
-    pinned.spec.volumes.iter().any(|volume| !volume.read_only)
+    let spec = &pinned.spec;
+    spec.volumes.iter().any(|volume| !volume.read_only)
+        || spec.binds.iter().any(|bind| !bind.read_only)
 }
 
 fn drop_service(name: &ServiceName, old: &ActiveService) -> Vec<Action> {

@@ -33,6 +33,7 @@ impl Run<'_> {
                 )
                 .into());
             }
+            self.permit_start(service, container).await?;
             self.adopt(service, container)?;
             self.ctx.observer.restarted(self.app, service);
         }
@@ -79,6 +80,8 @@ impl Run<'_> {
             candidate.step
         } else {
             let container = self.container_of(service)?;
+            let pinned = self.pinned_at(service, candidate.revision)?;
+            self.ctx.permit_making(self.app, service, pinned).await?;
             if let Err(error) = self.ctx.remove(&container).await? {
                 return Err(runtime_failure(&error).into());
             }

@@ -10,7 +10,8 @@ use crate::plan::{self, Answer, Pending, Snapshot};
 use crate::state::{Event, EventType, RevisionNumber, Verb};
 
 use super::Reconciler;
-use super::error::{Failure, ReconcileError, StepError, runtime_failure, traffic_error};
+use super::error::{Failure, ReconcileError, StepError, traffic_error};
+use super::preflight::named;
 use super::run::{Begin, Claimed};
 
 impl Reconciler {
@@ -105,20 +106,19 @@ impl Reconciler {
         }
     }
 
-    /// The preflight of a rollback: the pinned images are there, the routes free.
+    /// The preflight of a rollback: all is still allowed, the pinned images are there, the
+    /// routes free.
     async fn check_rollback(
         &self,
         snapshot: &Snapshot,
         revision: &crate::state::Revision,
     ) -> Result<(), StepError> {
-        let pinned = revision.services.values().map(|pinned| {
-            self.ctx
-                .runtime
-                .ensure_pinned(&pinned.spec.image, &pinned.digest)
-        });
-        try_join_all(pinned)
-            .await
-            .map_err(|error| runtime_failure(&error))?;
+        for (name, pinned) in &revision.services {
+            let permitted = self.ctx.permit_making(&snapshot.app, name, pinned).await;
+            permitted.map_err(|failure| named(name, failure))?;
+        }
+        let pinned = revision.services.values();
+        try_join_all(pinned.map(|pinned| self.ctx.pinned_image(pinned))).await?;
         let claims = plan::claims(revision.incarnation, revision);
         let free = self.ctx.traffic.check(&snapshot.app, &claims).await;
         free.map_err(|error| traffic_error("check routes", error))
