@@ -102,7 +102,11 @@ impl Reconciler {
             }
             Err(StepError::Interrupted(error)) => Err(error),
             Err(StepError::Superseded) => Ok(()),
-            Err(StepError::Failed(failure)) => self.refuse(snapshot, &begin, failure).await,
+            Err(StepError::Failed(failure)) => {
+                // What is refused says nothing about the manifest.
+                begin.source = 0;
+                self.refuse(snapshot, &begin, failure).await
+            }
         }
     }
 

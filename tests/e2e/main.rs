@@ -20,6 +20,7 @@ mod etcd;
 mod heal;
 mod leadership;
 mod local_etcd;
+mod policy;
 mod proxy;
 mod refusal;
 mod runtime;
