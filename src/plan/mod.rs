@@ -21,7 +21,7 @@ pub use policy::Denied;
 pub use repair::{must_withdraw, repair};
 pub use request::{Answer, Pending, answer};
 pub use routes::{claims, routes};
-pub use sequence::{deploy, remove};
+pub use sequence::{contend, deploy, remove};
 pub use snapshot::{Desired, Due, Snapshot};
 pub use status::{Phase, status};
 

@@ -98,8 +98,8 @@ impl Context {
 }
 
 impl Run<'_> {
-    /// Whether what follows on a withdrawal would be allowed by now. When it isn't, the
-    /// service isn't even withdrawn. What went down by itself is withdrawn all the same.
+    /// Whether all that follows on a withdrawal would be allowed by now. When it isn't,
+    /// the service isn't even withdrawn: it may make room for another. What went down by itself is withdrawn all the same.
     pub(super) async fn permit_ahead(
         &self,
         action: &Action,
@@ -107,21 +107,18 @@ impl Run<'_> {
     ) -> Result<(), StepError> {
         let verb = self.journal.operation().request.verb;
         let chosen = matches!(verb, Verb::Deploy | Verb::Rollback | Verb::Restart);
-        let Action::Withdraw { service, .. } = action else {
-            return Ok(());
-        };
-        if !chosen {
+        if !chosen || !matches!(action, Action::Withdraw { .. }) {
             return Ok(());
         }
-        for action in rest.iter().filter(|next| next.service() == Some(service)) {
+        for action in rest {
             match action {
-                Action::Create { revision, .. } => {
+                Action::Create { service, revision } => {
                     let pinned = self.pinned_at(service, *revision)?;
                     self.ctx.permit_making(self.app, service, pinned).await?;
                 }
                 Action::Start {
+                    service,
                     container: Some(container),
-                    ..
                 } => self.permit_start(service, container).await?,
                 _ => {}
             }

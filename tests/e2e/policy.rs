@@ -287,3 +287,23 @@ fn a_policy_that_is_wrong_at_the_start_is_refused_with_its_place() {
         assert!(said.contains(part), "{part} in {said}");
     }
 }
+
+#[test]
+fn a_cdi_name_gives_what_its_specification_on_the_host_says() {
+    let host = Host::start();
+    let spec = r#"{"cdiVersion": "0.3.0", "kind": "example.com/card", "devices": [{"name": "one",
+        "containerEdits": {"env": ["CARD=one"]}}]}"#;
+    let script = "mkdir -p /run/cdi && printf '%s' \"$1\" >/run/cdi/card.json";
+    let sandbox = &host.world.sandbox;
+    sandbox.run("sh", ["-c", script, "sh", spec]);
+    let yaml = with(Image::Web1, "devices: [example.com/card=one]");
+    host.refused(&yaml, "device example.com/card=one");
+
+    let card = "  card: {cdi: example.com/card=one, apps: [blog]}\n";
+    host.policy(&(Host::allowing(&host.root) + card));
+    until("it is deployed by itself", || host.serves("1"));
+    let id = &host.world.active("blog")["web"];
+    let exec = ["exec", id, "cat", "/proc/1/environ"];
+    let environment = host.world.podman.run(sandbox, &exec);
+    assert!(environment.contains("CARD=one"), "{environment:?}");
+}

@@ -11,6 +11,7 @@ mod resources;
 mod routes;
 mod security;
 mod update;
+mod writers;
 
 use std::collections::BTreeSet;
 
@@ -65,6 +66,7 @@ pub(super) fn spec(spec: &AppSpec, report: &mut Report<'_>) {
     }
     ports::across_services(spec, &at, report);
     routes::across_services(spec, &at, report);
+    writers::across_services(spec, &at, report);
     graph::check(spec, &at, report);
 }
 
