@@ -98,12 +98,10 @@ fn undisturbed(snapshot: &Snapshot) -> Next {
     match &snapshot.desired {
         Desired::Absent => absent(snapshot),
         _ if snapshot.stopped() => stopped(snapshot),
-        // Once it is allowed, it is taken up.
-        Desired::App { .. } if snapshot.unserved() && snapshot.denied.is_some() => {
-            upkeep(snapshot, Some(LOOK_AGAIN))
-        }
         Desired::App { .. } if snapshot.unserved() => match deploy_due(snapshot) {
             _ if let Some(actions) = roll_back_failed(snapshot) => Next::RollBack(actions),
+            // Once it is allowed, it is taken up.
+            _ if snapshot.denied.is_some() => upkeep(snapshot, Some(LOOK_AGAIN)),
             Some(Due::Now) => Next::Deploy,
             Some(Due::After(wait)) => upkeep(snapshot, Some(wait)),
             None => upkeep(snapshot, None),

@@ -33,13 +33,14 @@ impl Run<'_> {
                 )
                 .into());
             }
-            self.permit_start(service, container).await?;
             self.adopt(service, container)?;
             self.ctx.observer.restarted(self.app, service);
         }
         let mut attempt = 1;
         loop {
             let container = self.container_of(service)?;
+            let revision = self.candidate(service)?.revision;
+            self.permit_start(service, revision, &container).await?;
             self.ctx.permit(deadline::START)?;
             match self.ctx.runtime.start(&container).await {
                 Ok(()) => break,

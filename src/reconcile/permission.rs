@@ -6,7 +6,7 @@ use crate::manifest::{AppName, PullPolicy, ServiceName, ServiceSpec};
 use crate::plan::{Action, Denied, Desired, Snapshot};
 use crate::policy::{Denial, Grant, Site};
 use crate::runtime::Image;
-use crate::state::{ContainerId, PinnedService, Verb};
+use crate::state::{ContainerId, PinnedService, RevisionNumber, Verb};
 
 use super::error::{Failure, StepError, runtime_failure};
 use super::run::Run;
@@ -119,26 +119,32 @@ impl Run<'_> {
                 Action::Start {
                     service,
                     container: Some(container),
-                } => self.permit_start(service, container).await?,
+                } => {
+                    if let Some(active) = self.active.services.get(service) {
+                        let revision = active.revision;
+                        self.permit_start(service, revision, container).await?;
+                    }
+                }
                 _ => {}
             }
         }
         Ok(())
     }
 
-    /// Whether the container that ACTIVE names may be started again.
+    /// Whether a container made from this revision may be started.
     pub(super) async fn permit_start(
         &self,
         service: &ServiceName,
+        revision: RevisionNumber,
         container: &ContainerId,
     ) -> Result<(), StepError> {
-        let Some(active) = self.active.services.get(service) else {
-            return Ok(());
-        };
-        let spec = &self.pinned_at(service, active.revision)?.spec;
-        let found = self.ctx.runtime.inspect(container.as_str()).await;
-        let found = found.map_err(|error| runtime_failure(&error))?;
-        let mounted = found.map(|found| found.binds).unwrap_or_default();
+        let spec = &self.pinned_at(service, revision)?.spec;
+        let mut mounted = Vec::new();
+        if !spec.binds.is_empty() {
+            let found = self.ctx.runtime.inspect(container.as_str()).await;
+            let found = found.map_err(|error| runtime_failure(&error))?;
+            mounted.extend(found.into_iter().flat_map(|found| found.binds));
+        }
         let site = Site::look(self.ctx.policy.as_ref(), [spec], &mounted).await;
         let verdict = site.judge(self.app, service, spec, &mounted);
         match verdict.start {

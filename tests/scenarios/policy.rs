@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use podherd::manifest::BindMount;
+use podherd::runtime::Behaviour;
 use podherd::state::{Condition, ConditionType, OperationId, Outcome, OutcomeKind, Truth};
 
 use crate::support::{Manifest, World, app, blog};
@@ -224,12 +225,8 @@ async fn what_is_revoked_while_an_earlier_service_is_deployed_is_not_withdrawn()
     let world = empty().await;
     world.deploy(&both("web:1")).await;
     world.effects();
-    world.push(
-        "web:2",
-        podherd::runtime::MemoryImage::new("slow").behaves(podherd::runtime::Behaviour::SlowReady(
-            Duration::from_secs(10),
-        )),
-    );
+    let slow = Behaviour::SlowReady(Duration::from_secs(10));
+    let world = world.image("web:2", slow);
     world.put(&both("web:2")).await;
     let revoke = async || world.policy.set("");
     world
@@ -250,6 +247,61 @@ async fn what_is_revoked_while_an_earlier_service_is_deployed_is_not_withdrawn()
     world.settle("blog").await;
     world.assert_serves("blog", &["db", "web"]);
     assert_eq!(world.active_revision("blog", "web"), 2);
+}
+
+/// While the old container of `web` leaves, the policy says something else.
+async fn leaving(meanwhile: &str, act: impl AsyncFnOnce(&World)) -> World {
+    let slow = Behaviour::SlowToLeave(Duration::from_secs(5));
+    let world = empty().await.image("slow:1", slow);
+    world.deploy(&with_bind("slow:1")).await;
+    world.effects();
+    act(&world).await;
+    let change = async || world.policy.set(meanwhile);
+    world
+        .pass_while("blog", Duration::from_secs(2), change)
+        .await;
+    world
+}
+
+fn did(effects: &[String], effect: &str) -> bool {
+    effects.iter().any(|it| it.starts_with(effect))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_is_asked_for_once_more_before_it_is_made() {
+    // A bind that is revoked, and a registry.
+    for meanwhile in ["", "images: {allowed: [localhost]}"] {
+        let world = leaving(meanwhile, async |world| {
+            world.put(&with_bind("web:2")).await;
+        })
+        .await;
+        let effects = world.effects();
+        assert!(did(&effects, "remove web"), "{effects:#?}");
+        assert!(!did(&effects, "create"), "{effects:#?}");
+        let outcome = world.last_deploy("blog").outcome.unwrap();
+        assert_eq!(outcome.reason, "PolicyDenied");
+        world.policy.set(ALLOWED);
+        world.settle("blog").await;
+        world.assert_serves("blog", &["web"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_is_asked_for_once_more_before_it_is_started() {
+    let world = leaving("", async |world| {
+        world.request("blog", "r-1", "verb: restart").await;
+    })
+    .await;
+    let effects = world.effects();
+    assert!(did(&effects, "signal web"), "{effects:#?}");
+    assert!(!did(&effects, "start"), "{effects:#?}");
+    let mut operations = world.operations("blog").into_iter();
+    let restart = operations.find(|it| it.id == OperationId::new("r-1"));
+    let outcome = restart.unwrap().outcome.unwrap();
+    assert_eq!(outcome.reason, "PolicyDenied");
+    world.policy.set(ALLOWED);
+    world.settle("blog").await;
+    world.assert_serves("blog", &["web"]);
 }
 
 #[tokio::test(start_paused = true)]
