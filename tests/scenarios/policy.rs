@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use podherd::manifest::BindMount;
 use podherd::runtime::Behaviour;
-use podherd::state::{Condition, ConditionType, OperationId, Outcome, OutcomeKind, Truth};
+use podherd::state::{
+    Condition, ConditionType, Operation, OperationId, Outcome, OutcomeKind, Truth, Verb,
+};
 
 use crate::support::{Manifest, World, app, blog};
 
@@ -51,17 +53,22 @@ async fn refused(world: &World, manifest: &Manifest, says: &str) {
 }
 
 async fn ask(world: &World, id: &str, asked: &str) -> Outcome {
+    operation(world, id, asked).await.outcome.unwrap()
+}
+
+async fn operation(world: &World, id: &str, asked: &str) -> Operation {
     world.request("blog", id, asked).await;
     world.pass("blog").await.unwrap();
     let id = OperationId::new(id);
     let mut operations = world.operations("blog").into_iter();
-    let operation = operations.find(|operation| operation.id == id).unwrap();
-    operation.outcome.unwrap()
+    operations.find(|operation| operation.id == id).unwrap()
 }
 
 /// The request is refused for the policy's sake, and nothing is done.
 async fn ask_refused(world: &World, id: &str, asked: &str) {
-    let outcome = ask(world, id, asked).await;
+    let operation = operation(world, id, asked).await;
+    assert_eq!(operation.steps, Vec::new(), "{asked}");
+    let outcome = operation.outcome.unwrap();
     assert_eq!(
         (outcome.result, outcome.reason.as_str()),
         (OutcomeKind::Failed, "PolicyDenied"),
@@ -164,6 +171,9 @@ async fn what_goes_down_after_it_was_revoked_is_withdrawn_and_stays_down() {
     world.runtime.remove_by_hand(id.as_str());
     world.pass("blog").await.unwrap();
     assert_eq!(world.effects(), NOTHING, "it isn't made again");
+    let recoveries = world.operations("blog").into_iter();
+    let recoveries = recoveries.filter(|it| it.request.verb == Verb::Recover);
+    assert_eq!(recoveries.count(), 1, "the withdrawal, and no vain try");
 
     world.policy.set(ALLOWED);
     world.settle("blog").await;
@@ -270,7 +280,8 @@ fn did(effects: &[String], effect: &str) -> bool {
 #[tokio::test(start_paused = true)]
 async fn a_container_is_asked_for_once_more_before_it_is_made() {
     // A bind that is revoked, and a registry.
-    for meanwhile in ["", "images: {allowed: [localhost]}"] {
+    let registry = format!("images: {{allowed: [localhost]}}\n{ALLOWED}");
+    for meanwhile in ["", &registry] {
         let world = leaving(meanwhile, async |world| {
             world.put(&with_bind("web:2")).await;
         })
@@ -307,12 +318,17 @@ async fn a_container_is_asked_for_once_more_before_it_is_started() {
 #[tokio::test(start_paused = true)]
 async fn a_path_that_was_swapped_since_the_create_is_not_mounted_again() {
     let world = serving().await;
-    // In the place of the mounted folder there is a symlink now.
-    world.policy.link("/srv/media/in", "/etc");
+    // In the place of the mounted folder there is a symlink now, though not out of the root.
+    world.policy.link("/srv/media/in", "/srv/media/other");
     ask_refused(&world, "restart", "verb: restart").await;
     world.runtime.crash(world.container("web").id.as_str(), 1);
     world.pass("blog").await.unwrap();
     assert_eq!(world.effects(), ["withdraw web"]);
+
+    let deployed = ask(&world, "deploy", "verb: deploy").await;
+    assert_eq!(deployed.result, OutcomeKind::Success);
+    world.assert_serves("blog", &["web"]);
+    assert_eq!(world.container("web").binds[0].source, "/srv/media/other");
 }
 
 #[tokio::test(start_paused = true)]
