@@ -29,7 +29,9 @@ pub async fn policy_changes(
             }
             match catalog.apps().await {
                 Ok(apps) => {
-                    apps.iter().for_each(|app| queue.enqueue(app, Why::Policy));
+                    for app in &apps {
+                        queue.enqueue(app, Why::Policy);
+                    }
                     known = rules;
                 }
                 Err(error) => {

@@ -28,6 +28,7 @@ mod probe_form;
 mod quantity;
 mod reference;
 mod schema;
+mod signal;
 mod spec;
 mod status_range;
 mod structure;
@@ -45,6 +46,7 @@ pub use probe::{Check, Liveness, Readiness, Startup};
 pub use quantity::{Bytes, Cpus, QuantityError, Timespan};
 pub use reference::ImageParts;
 pub use schema::schema;
+pub use signal::signal_number;
 pub use spec::{
     App, AppSpec, BindMount, LogDriver, Logging, OnFailure, PullPolicy, Resources, RestartPolicy,
     SecretFile, SecretRef, Security, ServiceSpec, Strategy, Tmpfs, Update, Userns, VolumeMount,
@@ -88,6 +90,12 @@ pub fn is_capability(name: &str) -> bool {
 /// Whether a path is absolute, without `.`, `..`, doubled and trailing slashes.
 pub fn is_plain_path(path: &str) -> bool {
     checks::is_absolute(path)
+}
+
+/// The name that a manifest gives itself, where its text can be read so far.
+pub fn own_name(text: &[u8]) -> Option<String> {
+    let tree = document::read(text).ok()?;
+    Some(tree.value["metadata"]["name"].as_str()?.to_owned())
 }
 
 /// Reads a manifest in the whole language, with what is not supported yet.

@@ -6,6 +6,7 @@
 //! the sequencer journals and performs one by one.
 
 mod health;
+mod hold;
 mod next;
 mod policy;
 mod repair;

@@ -59,7 +59,9 @@ impl Context {
         pull: PullPolicy,
     ) -> Result<Image, Failure> {
         let rules = self.policy.rules().await;
-        rules.permit_image(reference).map_err(refused)?;
+        rules
+            .permit_image(reference)
+            .map_err(|denial| refused(&denial))?;
         let image = self.runtime.ensure_image(reference, pull).await;
         image.map_err(|error| runtime_failure(&error))
     }
@@ -68,7 +70,9 @@ impl Context {
     pub(super) async fn pinned_image(&self, pinned: &PinnedService) -> Result<Image, Failure> {
         let reference = &pinned.spec.image;
         let rules = self.policy.rules().await;
-        rules.permit_pinned(reference).map_err(refused)?;
+        rules
+            .permit_pinned(reference)
+            .map_err(|denial| refused(&denial))?;
         let image = self.runtime.ensure_pinned(reference, &pinned.digest).await;
         image.map_err(|error| runtime_failure(&error))
     }
@@ -81,7 +85,8 @@ impl Context {
         spec: &ServiceSpec,
     ) -> Result<Grant, Failure> {
         let site = Site::look(self.policy.as_ref(), [spec], []).await;
-        site.grant(app, service, spec).map_err(refused)
+        site.grant(app, service, spec)
+            .map_err(|denial| refused(&denial))
     }
 
     /// Whether a generation may be made from this.
@@ -92,7 +97,9 @@ impl Context {
         pinned: &PinnedService,
     ) -> Result<(), Failure> {
         let rules = self.policy.rules().await;
-        rules.permit_pinned(&pinned.spec.image).map_err(refused)?;
+        rules
+            .permit_pinned(&pinned.spec.image)
+            .map_err(|denial| refused(&denial))?;
         self.grant(app, service, &pinned.spec).await.map(|_| ())
     }
 }
@@ -148,13 +155,13 @@ impl Run<'_> {
         let site = Site::look(self.ctx.policy.as_ref(), [spec], &mounted).await;
         let verdict = site.judge(self.app, service, spec, &mounted);
         match verdict.start {
-            Some(denial) => Err(refused(denial).into()),
+            Some(denial) => Err(refused(&denial).into()),
             None => Ok(()),
         }
     }
 }
 
 /// A policy that changes mends it without a changed manifest.
-pub(super) fn refused(denial: Denial) -> Failure {
+pub(super) fn refused(denial: &Denial) -> Failure {
     Failure::passing(denial.reason(), denial.to_string())
 }

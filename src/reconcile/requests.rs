@@ -10,7 +10,7 @@ use crate::plan::{self, Answer, Pending, Snapshot};
 use crate::state::{Event, EventType, RevisionNumber, Verb};
 
 use super::Reconciler;
-use super::error::{Failure, ReconcileError, StepError, traffic_error};
+use super::error::{Failure, ReconcileError, StepError};
 use super::preflight::named;
 use super::run::{Begin, Claimed};
 
@@ -110,8 +110,8 @@ impl Reconciler {
         }
     }
 
-    /// The preflight of a rollback: all is still allowed, the pinned images are there, the
-    /// routes free.
+    /// The preflight of a rollback: all is still allowed, the pinned images are there,
+    /// everything else is free.
     async fn check_rollback(
         &self,
         snapshot: &Snapshot,
@@ -123,9 +123,7 @@ impl Reconciler {
         }
         let pinned = revision.services.values();
         try_join_all(pinned.map(|pinned| self.ctx.pinned_image(pinned))).await?;
-        let claims = plan::claims(revision.incarnation, revision);
-        let free = self.ctx.traffic.check(&snapshot.app, &claims).await;
-        free.map_err(|error| traffic_error("check routes", error))
+        self.check_revision(snapshot, revision).await
     }
 }
 

@@ -249,6 +249,9 @@ impl Reconciler {
         let app = &snapshot.app;
         self.pacing.ended(&self.ctx, app, operation, actions);
         self.ctx.observer.operation(app, operation);
+        if operation.request.verb == Verb::Remove && operation.succeeded() {
+            self.ctx.observer.status(app, None);
+        }
         for step in &operation.steps {
             self.ctx.observer.step(app, step);
         }

@@ -19,6 +19,7 @@ mod fault;
 mod host_files;
 mod images;
 mod inspect;
+mod ports;
 mod socket;
 mod streams;
 #[cfg(test)]
