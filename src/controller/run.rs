@@ -1,8 +1,8 @@
 //! The controller's life: know the store, campaign, lead, stand by, leave.
 //!
-//! While it leads, five tasks run side by side, a *term*: the queue with its
-//! work, the watch of the manifests, the runtime's events, the resync, and the
-//! memory of how far the store has come. When leadership is lost or the process
+//! While it leads, some tasks run side by side, a *term*: the queue with its
+//! work, the watches of manifests, requests and the policy, the runtime's events, the
+//! resync, and the memory of how far the store has come. When leadership is lost or the process
 //! is told to stop, all of them are cancelled, and what was being worked on is
 //! waited for: it ends at the next safe point. Workloads go on, always.
 
@@ -16,6 +16,7 @@ use super::heartbeat::Heartbeat;
 use super::host::{HostError, KnownStore};
 use super::known::Catalog;
 use super::leadership::Campaign;
+use super::policy::policy_changes;
 use super::queue::{Queue, Work};
 use super::rejections::Rejections;
 use super::requests::RequestWatch;
@@ -24,6 +25,7 @@ use super::role::{Role, SharedRole};
 use super::watch::ManifestWatch;
 use crate::backoff::Pauses;
 use crate::clock::Entropy;
+use crate::policy::HostPolicy;
 use crate::store::{Authority, AuthorityKeeper, Newest};
 use crate::telemetry::{Health, Metrics};
 
@@ -57,6 +59,8 @@ pub struct Controller {
     pub catalog: Catalog,
     /// What is done for each.
     pub work: Arc<dyn Work>,
+    /// What this host lets manifests have.
+    pub policy: Arc<dyn HostPolicy>,
     /// Told about keys that name no app.
     pub rejections: Arc<dyn Rejections>,
     /// The campaign for leadership.
@@ -90,6 +94,7 @@ pub struct Controller {
 struct Terms {
     catalog: Catalog,
     work: Arc<dyn Work>,
+    policy: Arc<dyn HostPolicy>,
     rejections: Arc<dyn Rejections>,
     authority: Authority,
     newest: Newest,
@@ -112,6 +117,7 @@ impl Controller {
         let mut terms = Terms {
             catalog: self.catalog,
             work: self.work,
+            policy: self.policy,
             rejections: self.rejections,
             authority: self.authority,
             newest: self.newest,
@@ -271,6 +277,12 @@ impl Terms {
                 queue.clone(),
                 self.pace.resync,
                 Arc::clone(&self.entropy),
+                over.clone()
+            ),
+            policy_changes(
+                Arc::clone(&self.policy),
+                self.catalog.clone(),
+                queue.clone(),
                 over.clone()
             ),
             self.remember(over),

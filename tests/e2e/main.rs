@@ -23,6 +23,7 @@ mod leadership;
 mod local_etcd;
 mod overlap;
 mod paused;
+mod policy;
 mod ports;
 mod proxy;
 mod refusal;

@@ -48,6 +48,7 @@ fn start_on(store: &Flaky, holder: &str, state: tempfile::TempDir, adopt: bool) 
     let controller = Controller {
         catalog: Catalog::new(shared.clone(), Arc::new(host), keys.clone()),
         work: work.clone(),
+        policy: Arc::new(crate::policy::MemoryPolicy::default()),
         rejections: Arc::new(Rejected::default()),
         heartbeat: Heartbeat {
             store: shared.clone(),

@@ -9,13 +9,14 @@
 //! environment in it.
 //!
 //! - [`fault`]: what a client says when a call fails.
-//! - [`create`], [`inspect`], [`images`]: to and from Podman's JSON.
+//! - [`create`], [`host_files`], [`inspect`], [`images`]: to and from Podman's JSON.
 //! - [`streams`]: logs, events, and the output of a command.
 //! - [`calls`]: the [`Runtime`](super::Runtime) trait on top.
 
 mod calls;
 mod create;
 mod fault;
+mod host_files;
 mod images;
 mod inspect;
 mod ports;
@@ -160,6 +161,7 @@ impl Podman {
             exit_code: None,
             oom_killed: false,
             ports: Vec::new(),
+            binds: Vec::new(),
         }))
     }
 }
