@@ -17,8 +17,6 @@ const NOT_YET: &[&str] = &[
     "spec.services.*.binds",
     "spec.services.*.devices",
     "spec.services.*.http.[*].tls=auto",
-    "spec.services.*.tcp",
-    "spec.services.*.udp",
     "spec.services.*.readiness.health",
     "spec.services.*.liveness",
     "spec.services.*.startup",

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use tokio_util::sync::CancellationToken;
 
-use crate::manifest::{App, AppName, ServiceName, ServiceSpec};
+use crate::manifest::{App, AppName, Protocol, ServiceName, ServiceSpec};
 use crate::plan::{self, Action, Desired, Phase, Snapshot};
 use crate::runtime::Image;
 use crate::state::{
@@ -193,12 +193,21 @@ impl Reconciler {
 
     async fn check_ports(&self, snapshot: &Snapshot, app: &App) -> Result<(), StepError> {
         for (name, spec) in &app.spec.services {
-            for port in &spec.ports {
-                let Some(host) = port.host else { continue };
-                let held = (port.protocol, host);
+            let fixed = spec
+                .ports
+                .iter()
+                .filter_map(|port| Some((port.protocol, port.host?)));
+            let listeners = listeners(spec);
+            if let Some((_, port)) = listeners
+                .clone()
+                .find(|(_, port)| self.ctx.ports.gives(*port))
+            {
+                return Err(named(name, port_given_out(port)).into());
+            }
+            for held in fixed.chain(listeners) {
                 let holder = self.ctx.ports.holder(&self.ctx.records, held).await?;
                 if let Some(holder) = holder.filter(|holder| holder.app != snapshot.app) {
-                    return Err(named(name, port_in_use(host, &holder)).into());
+                    return Err(named(name, port_in_use(held.1, &holder)).into());
                 }
             }
         }
@@ -239,6 +248,22 @@ pub(super) fn with_app_env(app: &App, spec: &ServiceSpec) -> ServiceSpec {
         spec.env.entry(key.clone()).or_insert_with(|| value.clone());
     }
     spec
+}
+
+/// The ports on which the proxy is to listen for the service.
+fn listeners(spec: &ServiceSpec) -> impl Iterator<Item = (Protocol, u16)> + Clone {
+    let tcp = spec.tcp.iter().map(|route| (Protocol::Tcp, route.listen));
+    let udp = spec.udp.iter().map(|route| (Protocol::Udp, route.listen));
+    tcp.chain(udp)
+}
+
+fn port_given_out(port: u16) -> Failure {
+    Failure::lasting(
+        "ListenerReserved",
+        format!(
+            "port {port} is of --port-range, from which containers get theirs: listen on another"
+        ),
+    )
 }
 
 fn named(service: &ServiceName, failure: Failure) -> Failure {
