@@ -23,7 +23,8 @@ pub struct ProxyOptions {
     )]
     pub http: Option<Vec<SocketAddr>>,
     /// Address of the TCP and UDP listeners that manifests ask for. On a host with
-    /// several addresses name the one that UDP clients use [default: 0.0.0.0]
+    /// several addresses name the one that UDP clients use; port 53 is served only on
+    /// one that is named [default: 0.0.0.0]
     #[arg(
         long,
         env = "PODHERD_L4_BIND",

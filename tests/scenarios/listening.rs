@@ -39,6 +39,7 @@ async fn a_service_is_published_with_its_listeners_and_withdrawn_with_them() {
     assert_eq!(
         world.effects(),
         [
+            "create-network pg",
             "create db",
             "start db",
             "probe db",

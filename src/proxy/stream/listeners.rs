@@ -20,6 +20,12 @@ use crate::traffic::{FailedListener, Listener};
 /// How often a listener that couldn't be opened is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
+/// Podman's own DNS listens there, on each network's address. Once this port is taken
+/// on all addresses, no container on such a network can start any more.
+const DNS: u16 = 53;
+const FOR_CONTAINERS: &str = "Podman's networks need port 53 for their DNS: give the proxy an \
+                              address of its own with --l4-bind";
+
 /// All listeners of the graph.
 #[derive(Debug)]
 pub(in crate::proxy) struct Listeners {
@@ -121,6 +127,9 @@ impl Listeners {
     }
 
     async fn bind(&self, listener: Listener) -> io::Result<Open> {
+        if listener.port == DNS && self.bind.is_unspecified() {
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, FOR_CONTAINERS));
+        }
         let address = SocketAddr::new(self.bind, listener.port);
         let close = self.stop.child_token();
         let task = match listener.protocol {
