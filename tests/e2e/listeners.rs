@@ -35,7 +35,8 @@ fn page(world: &World, port: u16) -> String {
 /// What comes back for one datagram.
 fn ask(world: &World, port: u16, said: &str) -> String {
     let script = format!(
-        "exec 3<>/dev/udp/127.0.0.1/{port} && echo {said} >&3 && read -t 2 -u 3 line && echo $line"
+        "exec 3<>/dev/udp/127.0.0.1/{port} && echo {said} >&3 && \
+         timeout 2 dd bs=2048 count=1 <&3 2>/dev/null"
     );
     let output = world.sandbox.command("bash").args(["-c", &script]).output();
     let output = output.expect("bash starts");
