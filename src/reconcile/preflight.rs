@@ -16,7 +16,7 @@ use crate::state::{
 use crate::store::Changes;
 
 use super::Reconciler;
-use super::claims::port_in_use;
+use super::claims::{port_in_use, port_taken};
 use super::error::{Failure, ReconcileError, StepError, runtime_failure, traffic_error};
 use super::journal::Journal;
 use super::run::{Begin, Claimed};
@@ -64,6 +64,8 @@ impl Reconciler {
                 }
                 begin.revision = Some(revision);
                 if let Some(failure) = others_differ(&begin, &actions) {
+                    // It says nothing about the manifest.
+                    let begin = Begin { source: 0, ..begin };
                     return self.refuse(snapshot, &begin, failure).await;
                 }
                 self.operate(snapshot, begin, &actions, cancel).await?;
@@ -116,20 +118,28 @@ impl Reconciler {
     ) -> Result<Revision, StepError> {
         let services = self.pin(app).await?;
         let revision = self.revision(snapshot, app, source, ownership, services);
-        self.check_ports(snapshot, app).await?;
-        for (name, spec) in &app.spec.services {
+        self.check_revision(snapshot, &revision).await?;
+        Ok(revision)
+    }
+
+    /// Whether everything but the images that a revision needs is free for it.
+    pub(super) async fn check_revision(
+        &self,
+        snapshot: &Snapshot,
+        revision: &Revision,
+    ) -> Result<(), StepError> {
+        let (app, incarnation) = (&snapshot.app, revision.incarnation);
+        for (name, pinned) in &revision.services {
+            self.check_ports(app, name, &pinned.spec).await?;
+            self.check_listeners(app, name, &pinned.spec).await?;
             self.ctx
-                .check_provisionable(&snapshot.app, ownership.incarnation, spec)
+                .check_provisionable(app, incarnation, &pinned.spec)
                 .await
                 .map_err(|failure| named(name, failure))?;
         }
-        let claims = plan::claims(ownership.incarnation, &revision);
-        self.ctx
-            .traffic
-            .check(&snapshot.app, &claims)
-            .await
-            .map_err(|error| traffic_error("check routes", error))?;
-        Ok(revision)
+        let claims = plan::claims(incarnation, revision);
+        let free = self.ctx.traffic.check(app, &claims).await;
+        free.map_err(|error| traffic_error("check routes", error))
     }
 
     async fn pin(&self, app: &App) -> Result<BTreeMap<ServiceName, PinnedService>, StepError> {
@@ -191,24 +201,48 @@ impl Reconciler {
         }
     }
 
-    async fn check_ports(&self, snapshot: &Snapshot, app: &App) -> Result<(), StepError> {
-        for (name, spec) in &app.spec.services {
-            let fixed = spec
-                .ports
-                .iter()
-                .filter_map(|port| Some((port.protocol, port.host?)));
-            let listeners = listeners(spec);
-            if let Some((_, port)) = listeners
-                .clone()
-                .find(|(_, port)| self.ctx.ports.gives(*port))
-            {
+    /// Whether the fixed host ports of a service are its app's already, or free.
+    async fn check_ports(
+        &self,
+        app: &AppName,
+        name: &ServiceName,
+        spec: &ServiceSpec,
+    ) -> Result<(), StepError> {
+        for port in &spec.ports {
+            let Some(host) = port.host else { continue };
+            let held = (port.protocol, host);
+            let failure = match self.ctx.ports.holder(&self.ctx.records, held).await? {
+                Some(holder) if &holder.app == app => continue,
+                Some(holder) => port_in_use(host, &holder),
+                None => match self.ctx.runtime.port_is_free(port.protocol, host).await {
+                    Ok(true) => continue,
+                    Ok(false) => port_taken(host),
+                    Err(error) => runtime_failure(&error),
+                },
+            };
+            return Err(named(name, failure).into());
+        }
+        Ok(())
+    }
+
+    /// Whether no container has, or may be given, a port on which the proxy is to
+    /// listen. Whether it is free the proxy alone can tell.
+    async fn check_listeners(
+        &self,
+        app: &AppName,
+        name: &ServiceName,
+        spec: &ServiceSpec,
+    ) -> Result<(), StepError> {
+        let tcp = spec.tcp.iter().map(|route| (Protocol::Tcp, route.listen));
+        let udp = spec.udp.iter().map(|route| (Protocol::Udp, route.listen));
+        for listener in tcp.chain(udp) {
+            let (_, port) = listener;
+            if self.ctx.ports.gives(port) {
                 return Err(named(name, port_given_out(port)).into());
             }
-            for held in fixed.chain(listeners) {
-                let holder = self.ctx.ports.holder(&self.ctx.records, held).await?;
-                if let Some(holder) = holder.filter(|holder| holder.app != snapshot.app) {
-                    return Err(named(name, port_in_use(held.1, &holder)).into());
-                }
+            let holder = self.ctx.ports.holder(&self.ctx.records, listener).await?;
+            if let Some(holder) = holder.filter(|holder| &holder.app != app) {
+                return Err(named(name, port_in_use(port, &holder)).into());
             }
         }
         Ok(())
@@ -248,13 +282,6 @@ pub(super) fn with_app_env(app: &App, spec: &ServiceSpec) -> ServiceSpec {
         spec.env.entry(key.clone()).or_insert_with(|| value.clone());
     }
     spec
-}
-
-/// The ports on which the proxy is to listen for the service.
-fn listeners(spec: &ServiceSpec) -> impl Iterator<Item = (Protocol, u16)> + Clone {
-    let tcp = spec.tcp.iter().map(|route| (Protocol::Tcp, route.listen));
-    let udp = spec.udp.iter().map(|route| (Protocol::Udp, route.listen));
-    tcp.chain(udp)
 }
 
 fn port_given_out(port: u16) -> Failure {

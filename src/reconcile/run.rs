@@ -9,7 +9,7 @@ use crate::manifest::{AppName, ServiceName};
 use crate::plan::{Action, Phase, Snapshot, status};
 use crate::state::{
     Active, BindClaim, ContainerId, Inhibition, Operation, OperationId, Outcome, OutcomeKind,
-    Ownership, Request, Revision, Status, Step, StepKind, StepState, Verb,
+    Ownership, Request, Revision, Status, Step, StepKind, Verb,
 };
 use crate::store::Changes;
 
@@ -33,7 +33,7 @@ pub(super) struct Run<'c> {
     pub candidates: BTreeMap<ServiceName, Candidate>,
     /// Every inhibition, as the steps done so far leave them.
     pub inhibitions: Vec<Inhibition>,
-    /// The names of the containers that were there at the beginning.
+    /// The names of the containers that are there, as the steps done so far leave them.
     pub names: BTreeMap<ContainerId, String>,
     pub journal: Journal<'c>,
 }
@@ -249,6 +249,9 @@ impl Reconciler {
         let app = &snapshot.app;
         self.pacing.ended(&self.ctx, app, operation, actions);
         self.ctx.observer.operation(app, operation);
+        if operation.request.verb == Verb::Remove && operation.succeeded() {
+            self.ctx.observer.status(app, None);
+        }
         for step in &operation.steps {
             self.ctx.observer.step(app, step);
         }
@@ -315,11 +318,15 @@ impl Run<'_> {
         let Some((_, first)) = failures.first() else {
             return success();
         };
-        let done = self.journal.operation().steps.iter().any(|step| {
-            step.kind == StepKind::Publish
-                && step.state == StepState::Succeeded
-                && !failures.iter().any(|(failed, _)| failed == &step.service)
-        });
+        let operation = self.journal.operation();
+        let published = |service| {
+            operation.has(StepKind::Publish, service) && operation.has(StepKind::Traffic, service)
+        };
+        let mut services = operation
+            .steps
+            .iter()
+            .filter_map(|step| step.service.as_ref());
+        let done = services.any(published);
         let told = |(service, failure): &(Option<ServiceName>, Failure)| match service {
             Some(service) => format!("service {service}: {}", failure.message),
             None => failure.message.clone(),

@@ -210,6 +210,16 @@ impl Graph {
             .collect()
     }
 
+    fn claim(&self, app: &AppName, routes: &AppRoutes) -> Result<(), TrafficError> {
+        match conflict(app, routes, &self.published()) {
+            None => Ok(()),
+            Some((claim, holder)) => Err(TrafficError::Conflict {
+                claim: claim.to_string(),
+                holder,
+            }),
+        }
+    }
+
     fn published(&self) -> Vec<Published> {
         let published = self.apps.iter().filter_map(|(app, entry)| {
             Some(Published {
@@ -238,23 +248,18 @@ impl Traffic for MemoryTraffic {
 
     async fn check(&self, app: &AppName, routes: &AppRoutes) -> Result<(), TrafficError> {
         let graph = self.lock();
-        if let Some((listener, _)) = routes.listeners().find(|(listener, _)| {
+        let reserved = routes.listeners().find(|(listener, _)| {
             listener.protocol == Protocol::Tcp && graph.reserved.contains(&listener.port)
-        }) {
+        });
+        if let Some((listener, _)) = reserved {
             let plane = PLANE.to_owned();
             return Err(TrafficError::Reserved { listener, plane });
         }
-        match conflict(app, routes, &graph.published()) {
-            None => Ok(()),
-            Some((claim, holder)) => Err(TrafficError::Conflict {
-                claim: claim.to_string(),
-                holder,
-            }),
-        }
+        graph.claim(app, routes)
     }
 
     async fn apply(&self, app: &AppName, routes: &AppRoutes) -> Result<Applied, TrafficError> {
-        self.check(app, routes).await?;
+        self.lock().claim(app, routes)?;
         let revision = self.change(app, Some(routes))?;
         let unserved = self.lock().unserved(routes);
         Ok(Applied { revision, unserved })

@@ -233,6 +233,16 @@ impl World {
             .cloned()
     }
 
+    /// Whether neither a container nor another process holds the host port.
+    pub(super) fn is_free(&self, protocol: Protocol, port: u16) -> bool {
+        let up = self.records().filter(|record| record.is_up());
+        let published = up.flat_map(|record| &record.ports);
+        !self.occupied.contains(&(protocol, port))
+            && !published
+                .into_iter()
+                .any(|its| its.protocol == protocol && its.host == port)
+    }
+
     pub(super) fn start(&mut self, id: &str, now: Timestamp) -> Start {
         if self.find(id).is_some_and(Record::is_up) {
             return Start::WasRunning;
@@ -303,8 +313,22 @@ impl World {
         self.tell(id, RuntimeEventKind::Died);
     }
 
+    /// Pauses a running container, or lets a paused one go on.
+    pub(super) fn freeze(&mut self, id: &str, frozen: bool) {
+        let (from, to) = if frozen {
+            (ContainerState::Running, ContainerState::Paused)
+        } else {
+            (ContainerState::Paused, ContainerState::Running)
+        };
+        if let Some(record) = self.find_mut(id).filter(|record| record.state == from) {
+            record.state = to;
+            self.tell(id, RuntimeEventKind::Paused);
+        }
+    }
+
     pub(super) fn signal(&mut self, id: &str, signal: &str) {
-        let Some(record) = self.find_mut(id).filter(|record| record.is_up()) else {
+        let reached = |record: &&mut Record| record.state == ContainerState::Running;
+        let Some(record) = self.find_mut(id).filter(reached) else {
             return;
         };
         if signal.trim_start_matches("SIG") == "KILL" {
