@@ -15,8 +15,6 @@ const NOT_YET: &[&str] = &[
     "spec.services.*.secrets",
     "spec.services.*.files",
     "spec.services.*.http.[*].tls=auto",
-    "spec.services.*.tcp",
-    "spec.services.*.udp",
     "spec.services.*.readiness.health",
     "spec.services.*.liveness",
     "spec.services.*.startup",

@@ -59,6 +59,7 @@ fn add_rules(
     let stream = |route: &StreamRoute| StreamRule {
         listen: route.listen,
         service: name.clone(),
+        drain: spec.update.drain,
         backends: backends(&route.port),
     };
     let http = |route: &HttpRoute| {

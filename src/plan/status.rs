@@ -102,8 +102,13 @@ fn accepted(snapshot: &Snapshot) -> Fact {
         (Desired::Invalid { message, .. }, _) => {
             fact(Truth::False, "InvalidManifest", message.clone())
         }
-        (Desired::App { .. }, Some(outcome)) if outcome.reason == "RouteConflict" => {
-            fact(Truth::False, "RouteConflict", outcome.message.clone())
+        (Desired::App { .. }, Some(outcome))
+            if matches!(
+                outcome.reason.as_str(),
+                "RouteConflict" | "ListenerReserved"
+            ) =>
+        {
+            fact(Truth::False, &outcome.reason, outcome.message.clone())
         }
         (Desired::App { .. }, _) if let Some(denied) = &snapshot.denied => {
             fact(Truth::False, denied.denial.reason(), denied.message())

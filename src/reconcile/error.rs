@@ -158,6 +158,9 @@ pub(super) fn traffic_error(what: &str, error: TrafficError) -> StepError {
         TrafficError::Conflict { .. } => {
             Failure::passing("RouteConflict", error.to_string()).into()
         }
+        TrafficError::Reserved { .. } => {
+            Failure::lasting("ListenerReserved", error.to_string()).into()
+        }
         TrafficError::Store(_) | TrafficError::Record(_) | TrafficError::NotLeading(_) => {
             StepError::Interrupted(error.into())
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use tokio_util::sync::CancellationToken;
 
-use crate::manifest::{App, AppName, ServiceName, ServiceSpec};
+use crate::manifest::{App, AppName, Protocol, ServiceName, ServiceSpec};
 use crate::plan::{self, Action, Desired, Phase, Snapshot};
 use crate::runtime::Image;
 use crate::state::{
@@ -136,6 +136,7 @@ impl Reconciler {
         let (app, incarnation) = (&snapshot.app, revision.incarnation);
         for (name, pinned) in &revision.services {
             self.check_ports(app, name, &pinned.spec).await?;
+            self.check_listeners(app, name, &pinned.spec).await?;
             self.ctx
                 .check_provisionable(app, incarnation, &pinned.spec)
                 .await
@@ -225,6 +226,29 @@ impl Reconciler {
         Ok(())
     }
 
+    /// Whether no container has, or may be given, a port on which the proxy is to
+    /// listen. Whether it is free the proxy alone can tell.
+    async fn check_listeners(
+        &self,
+        app: &AppName,
+        name: &ServiceName,
+        spec: &ServiceSpec,
+    ) -> Result<(), StepError> {
+        let tcp = spec.tcp.iter().map(|route| (Protocol::Tcp, route.listen));
+        let udp = spec.udp.iter().map(|route| (Protocol::Udp, route.listen));
+        for listener in tcp.chain(udp) {
+            let (_, port) = listener;
+            if self.ctx.ports.gives(port) {
+                return Err(named(name, port_given_out(port)).into());
+            }
+            let holder = self.ctx.ports.holder(&self.ctx.records, listener).await?;
+            if let Some(holder) = holder.filter(|holder| &holder.app != app) {
+                return Err(named(name, port_in_use(port, &holder)).into());
+            }
+        }
+        Ok(())
+    }
+
     /// Journals a deployment that ended in its preflight.
     pub(super) async fn refuse(
         &self,
@@ -259,6 +283,15 @@ pub(super) fn with_app_env(app: &App, spec: &ServiceSpec) -> ServiceSpec {
         spec.env.entry(key.clone()).or_insert_with(|| value.clone());
     }
     spec
+}
+
+fn port_given_out(port: u16) -> Failure {
+    Failure::lasting(
+        "ListenerReserved",
+        format!(
+            "port {port} is of --port-range, from which containers get theirs: listen on another"
+        ),
+    )
 }
 
 pub(super) fn named(service: &ServiceName, failure: Failure) -> Failure {

@@ -20,6 +20,7 @@ mod etcd;
 mod failpoints;
 mod heal;
 mod leadership;
+mod listeners;
 mod local_etcd;
 mod overlap;
 mod paused;

@@ -27,22 +27,13 @@ fn fields_of_the_app() {
 
 #[test]
 fn fields_of_a_service() {
-    const PORTS: &str = "ports: [{name: a, container: 1}, {name: b, container: 2, protocol: udp}]";
+    const PORTS: &str = "ports: [{name: a, container: 1}]";
     let rows: &[(&[&str], &str)] = &[
         (&["«secrets: {A: {podman: a}}"], "secrets"),
         (&["«files: [{path: /key, podman: a}]"], "files"),
         (
             &[PORTS, "http: [{host: a.example.com, port: a, tls: «auto}]"],
             "http[0].tls",
-        ),
-        (&[PORTS, "«tcp: [{listen: 1, port: a}]"], "tcp"),
-        (
-            &[
-                PORTS,
-                "readiness: {none: {}}",
-                "«udp: [{listen: 1, port: b}]",
-            ],
-            "udp",
         ),
         (&["readiness: {«health: {}}"], "readiness.health"),
         (&["«liveness: {health: {}}"], "liveness"),

@@ -14,6 +14,19 @@ use super::sandbox::{Net, Sandbox};
 /// PID 1 of every demo image. It leaves at once on SIGTERM.
 const DEMO: &str = include_str!("../../../scripts/demo-web.sh");
 
+/// PID 1 of the UDP image. It needs no module, so nothing but the interpreter.
+const UDP_ECHO: &str = r#"
+$| = 1;
+$SIG{TERM} = sub { exit 0 };
+socket(S, 2, 2, 0) or die "socket: $!";
+bind(S, pack("S n a4 x8", 2, $ARGV[0], "\0\0\0\0")) or die "bind: $!";
+print "serving\n";
+while (1) {
+    my $peer = recv(S, my $said, 65535, 0) or next;
+    send(S, "$ENV{NAME}:$said", 0, $peer);
+}
+"#;
+
 /// An image that the tests deploy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Image {
@@ -31,6 +44,8 @@ pub enum Image {
     IgnoresTerm,
     /// Echoes on a TCP port; no HTTP.
     TcpOnly,
+    /// Answers each datagram on UDP port 5353 with `$NAME`, a colon, and the datagram.
+    UdpEcho,
     /// `Web1` with a VOLUME /data of its own.
     WithVolume,
     /// Appends `start ID VERSION`, then `tick ID` every 50 ms, to /data/log, and serves
@@ -43,7 +58,7 @@ pub enum Image {
 }
 
 impl Image {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Web1,
         Self::Web2,
         Self::NeverReady,
@@ -51,6 +66,7 @@ impl Image {
         Self::SlowStart,
         Self::IgnoresTerm,
         Self::TcpOnly,
+        Self::UdpEcho,
         Self::WithVolume,
         Self::Writer1,
         Self::Writer2,
@@ -67,11 +83,21 @@ impl Image {
             Self::SlowStart => "localhost/demo-web:slow-start",
             Self::IgnoresTerm => "localhost/demo-web:ignores-term",
             Self::TcpOnly => "localhost/demo-web:tcp-only",
+            Self::UdpEcho => "localhost/demo-udp:echo",
             Self::WithVolume => "localhost/demo-web:with-volume",
             Self::Writer1 => "localhost/demo-writer:1",
             Self::Writer2 => "localhost/demo-writer:2",
             Self::WriterNeverReady => "localhost/demo-writer:never-ready",
         }
+    }
+
+    /// What its PID 1 is.
+    fn command(self) -> [&'static str; 3] {
+        if self == Self::UdpEcho {
+            return ["/bin/perl", "/bin/udp-echo", "5353"];
+        }
+        let [mode, site] = self.behaviour();
+        ["/bin/demo", mode, site]
     }
 
     /// The arguments of `/bin/demo`: what it does, and which site it serves.
@@ -83,7 +109,7 @@ impl Image {
             Self::ExitsAtOnce => ["exit", "1"],
             Self::SlowStart => ["slow", "1"],
             Self::IgnoresTerm => ["stubborn", "1"],
-            Self::TcpOnly => ["echo", "1"],
+            Self::TcpOnly | Self::UdpEcho => ["echo", "1"],
             Self::Writer1 => ["writer", "1"],
             Self::Writer2 => ["writer", "2"],
             Self::WriterNeverReady => ["writer", "sick"],
@@ -120,12 +146,11 @@ fn import_all(sandbox: &Sandbox) -> PathBuf {
     let home = sandbox.dir().join("images");
     fs::create_dir(&home).expect("a directory for the images");
     for image in Image::ALL {
-        let [mode, site] = image.behaviour();
         let mut command = podman::command(sandbox, &home, "podman");
         command.args(["import", "--quiet"]);
         command.args([
             "--change",
-            &format!(r#"CMD ["/bin/demo","{mode}","{site}"]"#),
+            &format!("CMD {}", serde_json::json!(image.command())),
         ]);
         if image == Image::WithVolume {
             command.args(["--change", "VOLUME /data"]);
@@ -164,6 +189,7 @@ fn lay_out(rootfs: &Path) {
     let demo = rootfs.join("bin/demo");
     fs::write(&demo, DEMO).expect("the demo program");
     fs::set_permissions(&demo, fs::Permissions::from_mode(0o755)).expect("its mode");
+    lay_out_udp(rootfs);
     for site in ["1", "2", "sick"] {
         let site_dir = rootfs.join("www").join(site);
         fs::write(
@@ -174,6 +200,23 @@ fn lay_out(rootfs: &Path) {
         if site != "sick" {
             fs::write(site_dir.join("healthz"), "ok\n").expect("the health page");
         }
+    }
+}
+
+/// Busybox has nothing that answers datagrams: Perl, which every Debian has, does.
+fn lay_out_udp(rootfs: &Path) {
+    let perl = Path::new("/usr/bin/perl");
+    fs::copy(perl, rootfs.join("bin/perl")).expect("perl-base is installed");
+    fs::write(rootfs.join("bin/udp-echo"), UDP_ECHO).expect("the UDP program");
+    let linked = Command::new("ldd").arg(perl).output().expect("ldd starts");
+    let linked = String::from_utf8_lossy(&linked.stdout).into_owned();
+    for library in linked
+        .split_whitespace()
+        .filter(|word| word.starts_with('/'))
+    {
+        let to = rootfs.join(library.trim_start_matches('/'));
+        fs::create_dir_all(to.parent().expect("a directory")).expect("its directory");
+        fs::copy(library, to).expect("a library copies");
     }
 }
 
