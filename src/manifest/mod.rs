@@ -26,6 +26,7 @@ mod probe;
 mod probe_form;
 mod quantity;
 mod schema;
+mod secret;
 mod spec;
 mod status_range;
 mod structure;
@@ -35,15 +36,18 @@ mod unsupported;
 
 pub use error::{ManifestError, Problem};
 pub use limits::MAX_BYTES;
-pub use names::{AppName, NameError, NetworkName, NodeName, PortName, ServiceName, VolumeName};
+pub use names::{
+    AppName, NameError, NetworkName, NodeName, PortName, SecretName, ServiceName, VolumeName,
+};
 pub use placement::{Placement, SharedNetwork};
 pub use ports::{AppProtocol, HttpRoute, Port, Protocol, StreamRoute, Tls};
 pub use probe::{Check, Liveness, Readiness, Startup};
 pub use quantity::{Bytes, Cpus, QuantityError, Timespan};
 pub use schema::schema;
+pub use secret::{SecretFile, SecretRef};
 pub use spec::{
     App, AppSpec, BindMount, LogDriver, Logging, OnFailure, PullPolicy, Resources, RestartPolicy,
-    SecretFile, SecretRef, Security, ServiceSpec, Strategy, Tmpfs, Update, Userns, VolumeMount,
+    Security, ServiceSpec, Strategy, Tmpfs, Update, Userns, VolumeMount,
 };
 pub use status_range::StatusRange;
 

@@ -10,6 +10,7 @@ mod next;
 mod repair;
 mod request;
 mod routes;
+mod secrets;
 mod sequence;
 mod snapshot;
 mod status;

@@ -6,11 +6,12 @@ use crate::state::{
 };
 
 use super::health::{Health, health};
+use super::secrets::outdated;
 use super::{Action, Snapshot};
 
 /// Makes this revision serve: what the app no longer names is removed first,
-/// then each service that isn't already of this revision, verified, is
-/// replaced, in the revision's order.
+/// then each service that isn't already of this revision, verified and with the
+/// secrets as they are now, is replaced, in the revision's order.
 pub fn deploy(snapshot: &Snapshot, revision: &Revision) -> Vec<Action> {
     let active = &snapshot.records.active.services;
     let dropped = active
@@ -39,7 +40,9 @@ fn serves(
     old: &ActiveService,
     wanted: &PinnedService,
 ) -> bool {
-    snapshot.pinned(name) == Some(wanted) && health(snapshot, old) == Health::Verified
+    snapshot.pinned(name) == Some(wanted)
+        && health(snapshot, old) == Health::Verified
+        && !outdated(snapshot, name, old).is_rotated()
 }
 
 fn replace(

@@ -7,7 +7,7 @@ use crate::manifest::{App, AppName, NodeName, ServiceName};
 use crate::runtime::Container;
 use crate::state::{
     ContainerId, Incarnation, Operation, OutcomeKind, PinnedService, Revision, RevisionNumber,
-    Verb, Wish,
+    SecretVersion, Verb, Wish,
 };
 use crate::store::AppRecords;
 use crate::traffic::AppRoutes;
@@ -34,6 +34,9 @@ pub struct Snapshot {
     pub containers: Vec<Container>,
     /// Containers that carry this app's name and an incarnation unknown here.
     pub strangers: Vec<ContainerId>,
+    /// The secrets that what serves was made with, by Podman's names, as far as they
+    /// are there.
+    pub secrets: BTreeMap<String, SecretVersion>,
     /// How often each service was started again, as far as this process knows.
     pub restarts: BTreeMap<ServiceName, u32>,
     /// When a deployment that failed may be tried again.

@@ -6,7 +6,9 @@ use crate::manifest::ServiceName;
 use crate::runtime::{
     ContainerSpec, NetworkAttachment, PortMapping, TmpfsMount, VolumeAttachment, deadline,
 };
-use crate::state::{Bind, BindClaim, ContainerId, PinnedService, RevisionNumber, Warning, labels};
+use crate::state::{
+    Bind, BindClaim, ContainerId, PinnedService, RevisionNumber, TakenSecrets, Warning, labels,
+};
 
 use super::error::{Failure, ReconcileError, StepError, runtime_failure};
 use super::names;
@@ -22,6 +24,8 @@ pub(super) struct Candidate {
     /// The journal's step that names it.
     pub step: usize,
     pub started_at: Option<Timestamp>,
+    /// The versions of its secrets that it took.
+    pub secrets: TakenSecrets,
     pub binds: Vec<Bind>,
 }
 
@@ -61,6 +65,7 @@ impl Run<'_> {
             .ensure_pinned(&pinned.spec.image, &pinned.digest)
             .await
             .map_err(|error| runtime_failure(&error))?;
+        self.note_files(service).await?;
         let spec = self.container_spec(service, &candidate, &pinned, name.clone(), ports, image.id);
         self.ctx.permit(deadline::CREATE)?;
         let id = match self.ctx.runtime.create(&spec).await {
@@ -113,6 +118,7 @@ impl Run<'_> {
                 labels.entry(key.clone()).or_insert_with(|| value.clone());
             }
         }
+        let (secret_env, secret_files) = self.secrets_for(spec);
         ContainerSpec {
             name,
             hostname: service.to_string(),
@@ -133,6 +139,8 @@ impl Run<'_> {
                     read_only: volume.read_only,
                 })
                 .collect(),
+            secret_env,
+            secret_files,
             tmpfs: spec
                 .tmpfs
                 .iter()

@@ -39,6 +39,7 @@ impl Run<'_> {
         let mut attempt = 1;
         loop {
             let container = self.container_of(service)?;
+            self.note_env(service).await?;
             self.ctx.permit(deadline::START)?;
             match self.ctx.runtime.start(&container).await {
                 Ok(()) => break,
@@ -54,7 +55,7 @@ impl Run<'_> {
                 }
             }
         }
-        self.observe_execution(index, service).await
+        self.observe_execution(index, service).await.map(drop)
     }
 
     /// Whether another container on another port can help.
@@ -106,7 +107,8 @@ impl Run<'_> {
     ) -> Result<(), StepError> {
         self.journal.begin(index, Changes::default()).await?;
         self.adopt(service, container)?;
-        self.observe_execution(index, service).await
+        let container = self.observe_execution(index, service).await?;
+        self.note_env_since(service, &container).await
     }
 
     /// Works on the container that ACTIVE names.
@@ -119,6 +121,7 @@ impl Run<'_> {
         let candidate = Candidate {
             revision: active.revision,
             container: Some(container.clone()),
+            secrets: active.secrets.clone(),
             ..Candidate::default()
         };
         self.candidates.insert(service.clone(), candidate);
@@ -130,7 +133,7 @@ impl Run<'_> {
         &mut self,
         index: usize,
         service: &ServiceName,
-    ) -> Result<(), StepError> {
+    ) -> Result<Container, StepError> {
         let id = self.container_of(service)?;
         let container = self.inspect_existing(&id).await?;
         let revision = self.candidate(service)?.revision;
@@ -140,7 +143,7 @@ impl Run<'_> {
         candidate.started_at = container.started_at;
         candidate.binds = binds;
         self.journal.made(index, &id);
-        Ok(())
+        Ok(container)
     }
 
     async fn inspect_existing(&self, id: &ContainerId) -> Result<Container, StepError> {

@@ -7,7 +7,7 @@
 //! - `preflight` pins the wanted manifest to a revision, touching nothing;
 //!   `preview` does what can be done of that without a pull.
 //! - `run` is the sequencer; `journal` is what it writes; `traffic`, `retire`,
-//!   `resources`, `candidate` with its `claims`, `execution`, `publish` and
+//!   `resources`, `secrets`, `candidate` with its `claims`, `execution`, `publish` and
 //!   `removal` are the effects of its steps.
 //! - `requests` answers what people ask for by key.
 //! - `recover` reconciles an operation that was interrupted.
@@ -35,6 +35,7 @@ mod requests;
 mod resources;
 mod retire;
 mod run;
+mod secrets;
 mod status;
 mod supersede;
 mod traffic;

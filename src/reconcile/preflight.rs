@@ -1,5 +1,5 @@
 //! Everything that can be known to fail before anything is touched: images are
-//! present and pinned, their volumes mapped, ports free, routes free.
+//! present and pinned, their volumes mapped, ports free, secrets there, routes free.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -46,6 +46,9 @@ impl Reconciler {
             asked,
             ..Begin::of(Verb::Deploy, self.ownership(snapshot, app))
         };
+        if self.begin_incarnation(snapshot, &begin.ownership).await? {
+            return Ok(());
+        }
         self.write_status(snapshot, &Phase::Preflight).await?;
         let checked = tokio::select! {
             biased;
@@ -123,6 +126,10 @@ impl Reconciler {
                 .await
                 .map_err(|failure| named(name, failure))?;
         }
+        let services = app.spec.services.iter();
+        self.ctx
+            .check_secrets(&snapshot.app, ownership.incarnation, services)
+            .await?;
         let claims = plan::claims(ownership.incarnation, &revision);
         self.ctx
             .traffic

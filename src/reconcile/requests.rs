@@ -105,7 +105,7 @@ impl Reconciler {
         }
     }
 
-    /// The preflight of a rollback: the pinned images are there, the routes free.
+    /// The preflight of a rollback: the pinned images and the secrets are there, the routes free.
     async fn check_rollback(
         &self,
         snapshot: &Snapshot,
@@ -119,6 +119,11 @@ impl Reconciler {
         try_join_all(pinned)
             .await
             .map_err(|error| runtime_failure(&error))?;
+        let services = revision.services.iter();
+        let services = services.map(|(name, pinned)| (name, &pinned.spec));
+        self.ctx
+            .check_secrets(&snapshot.app, revision.incarnation, services)
+            .await?;
         let claims = plan::claims(revision.incarnation, revision);
         let free = self.ctx.traffic.check(&snapshot.app, &claims).await;
         free.map_err(|error| traffic_error("check routes", error))

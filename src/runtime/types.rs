@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::{SecretEnv, SecretMount};
 use crate::manifest::{Protocol, Resources, Security};
 use crate::state::{ContainerId, Digest};
 
@@ -50,6 +51,10 @@ pub struct ContainerSpec {
     pub ports: Vec<PortMapping>,
     /// Named volumes.
     pub volumes: Vec<VolumeAttachment>,
+    /// Environment variables whose values are secrets.
+    pub secret_env: Vec<SecretEnv>,
+    /// Secrets as files.
+    pub secret_files: Vec<SecretMount>,
     /// Memory file systems.
     pub tmpfs: Vec<TmpfsMount>,
     /// Networks.
@@ -74,6 +79,8 @@ impl fmt::Debug for ContainerSpec {
             .field("image_id", &self.image_id)
             .field("entrypoint", &program(&self.entrypoint))
             .field("env", &self.env.keys())
+            .field("secret_env", &self.secret_env)
+            .field("secret_files", &self.secret_files)
             .field("labels", &self.labels)
             .field("ports", &self.ports)
             .field("volumes", &self.volumes)

@@ -29,8 +29,6 @@ fn fields_of_the_app() {
 fn fields_of_a_service() {
     const PORTS: &str = "ports: [{name: a, container: 1}, {name: b, container: 2, protocol: udp}]";
     let rows: &[(&[&str], &str)] = &[
-        (&["«secrets: {A: {podman: a}}"], "secrets"),
-        (&["«files: [{path: /key, podman: a}]"], "files"),
         (&["«binds: [{source: /srv, path: /srv}]"], "binds"),
         (&["«devices: [/dev/fuse]"], "devices"),
         (

@@ -10,6 +10,7 @@
 //!
 //! - [`fault`]: what a client says when a call fails.
 //! - [`create`], [`inspect`], [`images`]: to and from Podman's JSON.
+//! - [`secrets`]: secrets, and the list of volumes.
 //! - [`streams`]: logs, events, and the output of a command.
 //! - [`calls`]: the [`Runtime`](super::Runtime) trait on top.
 
@@ -18,6 +19,7 @@ mod create;
 mod fault;
 mod images;
 mod inspect;
+mod secrets;
 mod socket;
 mod streams;
 #[cfg(test)]

@@ -31,6 +31,9 @@ const PASSES: usize = 60;
 /// What containers of these tests print; it may show up nowhere but in diagnostics.
 pub const PRINTED: &str = "password=hunter2";
 
+/// What the values of these tests' secrets contain; it may show up nowhere at all.
+pub const SECRET: &str = "s3cr3t";
+
 pub fn name(app: &str) -> AppName {
     app.parse().unwrap()
 }
