@@ -20,8 +20,6 @@ const NOT_YET: &[&str] = &[
     "spec.services.*.readiness.health",
     "spec.services.*.liveness",
     "spec.services.*.startup",
-    "spec.services.*.update.strategy=overlap",
-    "spec.services.*.update.onFailure=rollback",
     "spec.services.*.security.userns",
     "spec.services.*.logging",
 ];

@@ -2,7 +2,7 @@
 
 use crate::manifest::ServiceName;
 use crate::runtime::{Container, ContainerState};
-use crate::state::{ActiveService, StepKind};
+use crate::state::{ActiveService, InhibitionReason, StepKind};
 
 use super::Snapshot;
 
@@ -28,14 +28,24 @@ pub enum Health {
 
 /// How the container is that ACTIVE names for this service.
 pub fn health(snapshot: &Snapshot, active: &ActiveService) -> Health {
-    if snapshot.inhibited(&active.container) {
-        return Health::Inhibited;
+    let found = snapshot.container(&active.container);
+    let inhibition = snapshot.inhibition(&active.container).map(|it| it.reason);
+    match (inhibition, found) {
+        // Its successor was never published: it serves until a recovery takes the marker off.
+        (Some(InhibitionReason::RetirementPending), Some(container))
+            if runs_verified(active, container) =>
+        {
+            Health::Verified
+        }
+        (Some(_), _) => Health::Inhibited,
+        (None, None) => Health::Missing,
+        (None, Some(container)) => health_of(active, container),
     }
-    let Some(container) = snapshot.container(&active.container) else {
-        return Health::Missing;
-    };
+}
+
+fn health_of(active: &ActiveService, container: &Container) -> Health {
     match container.state {
-        ContainerState::Running if is_verified(active, container) => Health::Verified,
+        _ if runs_verified(active, container) => Health::Verified,
         ContainerState::Running => Health::Unverified,
         ContainerState::Created | ContainerState::Exited => Health::Down {
             exit_code: container.exit_code,
@@ -47,7 +57,7 @@ pub fn health(snapshot: &Snapshot, active: &ActiveService) -> Health {
     }
 }
 
-fn is_verified(active: &ActiveService, container: &Container) -> bool {
+fn runs_verified(active: &ActiveService, container: &Container) -> bool {
     let on_recorded_binds = active.binds.iter().all(|bind| {
         container.ports.iter().any(|port| {
             port.container == bind.container
@@ -56,7 +66,10 @@ fn is_verified(active: &ActiveService, container: &Container) -> bool {
                 && port.host_ip == bind.host_ip
         })
     });
-    active.verified.is_some() && active.verified == container.started_at && on_recorded_binds
+    container.state == ContainerState::Running
+        && active.verified.is_some()
+        && active.verified == container.started_at
+        && on_recorded_binds
 }
 
 /// Whether a deployment that didn't come to publish this service set out to retire

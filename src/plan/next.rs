@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use crate::manifest::ServiceName;
+use crate::runtime::Container;
 use crate::state::{
-    ContainerId, InhibitionReason, OperationId, OutcomeKind, StepKind, StepState, Verb, labels,
+    ContainerId, Inhibition, InhibitionReason, OperationId, OutcomeKind, StepKind, StepState, Verb,
+    labels,
 };
 
 use super::health::Health;
@@ -73,6 +75,10 @@ fn undisturbed(snapshot: &Snapshot) -> Next {
             again: None,
         };
     }
+    // A stop takes what is left over with it, and doesn't wait until that is gone.
+    if let Some((pending, stop)) = snapshot.requests.first().and_then(|it| stops(snapshot, it)) {
+        return Next::Answer(pending, stop);
+    }
     let leftovers = leftovers(snapshot);
     if !leftovers.is_empty() {
         return Next::Sweep(leftovers);
@@ -99,6 +105,12 @@ fn undisturbed(snapshot: &Snapshot) -> Next {
         },
         Desired::App { .. } | Desired::Invalid { .. } => upkeep(snapshot, None),
     }
+}
+
+/// The request and its answer, if it asks to stop.
+fn stops(snapshot: &Snapshot, pending: &Pending) -> Option<(Pending, Answer)> {
+    let (_, asked) = pending.asked.as_ref().ok()?;
+    (asked.request().verb == Verb::Stop).then(|| (pending.clone(), answer(snapshot, pending)))
 }
 
 fn absent(snapshot: &Snapshot) -> Next {
@@ -202,39 +214,43 @@ fn unconfirmed(snapshot: &Snapshot) -> bool {
     last.is_some_and(|step| step.kind == StepKind::Traffic && step.state == StepState::Failed)
 }
 
-/// Containers of this app that ACTIVE doesn't name: those with a retirement marker
-/// leave with grace, others by force.
-fn leftovers(snapshot: &Snapshot) -> Vec<Action> {
+/// What is left over of this app: superseded generations that have to be retired, and
+/// containers that no record names.
+pub(super) fn leftovers(snapshot: &Snapshot) -> Vec<Action> {
     let active = &snapshot.records.active.services;
     let named = |id: &ContainerId| active.values().any(|service| &service.container == id);
-    snapshot
-        .containers
-        .iter()
-        .filter(|container| !named(&container.id))
-        .filter_map(|container| {
-            let service: ServiceName = container.labels.get(labels::SERVICE)?.parse().ok()?;
-            Some(if superseded(snapshot, &container.id) {
-                vec![
-                    drain(&service, &container.id),
-                    retire_container(&service, &container.id),
-                ]
-            } else {
-                vec![Action::Sweep {
-                    service,
-                    container: container.id.clone(),
-                    name: container.name.clone(),
-                }]
-            })
-        })
-        .flatten()
-        .collect()
+    let markers = snapshot.records.inhibitions.iter();
+    let superseded = markers.filter(|inhibition| {
+        inhibition.reason == InhibitionReason::RetirementPending && !named(&inhibition.container)
+    });
+    let nameless = snapshot.containers.iter().filter(|container| {
+        let marked = |it: &&Inhibition| it.container == container.id;
+        !named(&container.id) && !superseded.clone().any(|it| marked(&it))
+    });
+    let retired = superseded
+        .clone()
+        .flat_map(|marker| retire_superseded(&marker.service, &marker.container));
+    retired.chain(nameless.filter_map(sweep)).collect()
 }
 
-/// Whether the container has a retirement marker.
-fn superseded(snapshot: &Snapshot, container: &ContainerId) -> bool {
-    snapshot.records.inhibitions.iter().any(|inhibition| {
-        &inhibition.container == container
-            && inhibition.reason == InhibitionReason::RetirementPending
+/// With grace, and only once it is confirmed that nobody is sent there. One that is
+/// gone already only leaves its marker behind.
+fn retire_superseded(service: &ServiceName, container: &ContainerId) -> [Action; 3] {
+    let confirmed = Action::Traffic {
+        service: Some(service.clone()),
+    };
+    [
+        confirmed,
+        drain(service, container),
+        retire_container(service, container),
+    ]
+}
+
+fn sweep(container: &Container) -> Option<Action> {
+    Some(Action::Sweep {
+        service: container.labels.get(labels::SERVICE)?.parse().ok()?,
+        container: container.id.clone(),
+        name: container.name.clone(),
     })
 }
 

@@ -9,7 +9,7 @@ use crate::manifest::{AppName, ServiceName};
 use crate::plan::{Action, Phase, Snapshot, status};
 use crate::state::{
     Active, BindClaim, ContainerId, Inhibition, Operation, OperationId, Outcome, OutcomeKind,
-    Ownership, Request, Revision, Status, Step, StepKind, StepState, Verb,
+    Ownership, Request, Revision, Status, Step, StepKind, Verb,
 };
 use crate::store::Changes;
 
@@ -315,11 +315,15 @@ impl Run<'_> {
         let Some((_, first)) = failures.first() else {
             return success();
         };
-        let done = self.journal.operation().steps.iter().any(|step| {
-            step.kind == StepKind::Publish
-                && step.state == StepState::Succeeded
-                && !failures.iter().any(|(failed, _)| failed == &step.service)
-        });
+        let operation = self.journal.operation();
+        let published = |service| {
+            operation.has(StepKind::Publish, service) && operation.has(StepKind::Traffic, service)
+        };
+        let mut services = operation
+            .steps
+            .iter()
+            .filter_map(|step| step.service.as_ref());
+        let done = services.any(published);
         let told = |(service, failure): &(Option<ServiceName>, Failure)| match service {
             Some(service) => format!("service {service}: {}", failure.message),
             None => failure.message.clone(),

@@ -20,6 +20,8 @@ mod etcd;
 mod heal;
 mod leadership;
 mod local_etcd;
+mod overlap;
+mod paused;
 mod proxy;
 mod refusal;
 mod runtime;

@@ -47,8 +47,6 @@ fn fields_of_a_service() {
         (&["readiness: {«health: {}}"], "readiness.health"),
         (&["«liveness: {health: {}}"], "liveness"),
         (&["«startup: {health: {}}"], "startup"),
-        (&["update: {strategy: «overlap}"], "update.strategy"),
-        (&["update: {onFailure: «rollback}"], "update.onFailure"),
         (&["security: {«userns: auto}"], "security.userns"),
         (&["«logging: {driver: journald}"], "logging"),
     ];
@@ -59,11 +57,7 @@ fn fields_of_a_service() {
 
 #[test]
 fn what_says_nothing_is_no_use_of_a_field() {
-    let lines = [
-        "devices: []",
-        "liveness:",
-        "update: {strategy: sequential, onFailure: halt}",
-    ];
+    let lines = ["devices: []", "liveness:"];
     parse("blog", web(&lines).as_bytes()).unwrap();
 }
 
