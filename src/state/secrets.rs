@@ -79,8 +79,8 @@ pub fn podman_name(app: &AppName, incarnation: Incarnation, secret: &SecretRef) 
     }
 }
 
-/// How the names begin of the secrets that belong to an incarnation. Another app's
-/// may begin so too: the labels decide.
+/// How the names begin of the secrets and volumes that belong to an incarnation.
+/// Another app's may begin so too: the labels decide.
 pub fn own_prefix(app: &AppName, incarnation: Incarnation) -> String {
     format!("podherd-{app}-{}-", incarnation.short())
 }

@@ -25,6 +25,7 @@ mod paused;
 mod proxy;
 mod refusal;
 mod runtime;
+mod secrets;
 mod store;
 mod verbs;
 mod world;

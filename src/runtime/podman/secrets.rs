@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use super::super::{Labels, RuntimeError, Secret, SecretValue, Volume};
+use super::super::{Labels, Runtime as _, RuntimeError, Secret, SecretValue, Volume};
 use super::fault::Fault;
 use super::socket::{Socket, encoded};
 use super::{Podman, bounded};
@@ -117,6 +117,10 @@ impl Podman {
     }
 
     pub(super) async fn delete_volume(&self, name: &str) -> Result<(), RuntimeError> {
+        // Exactly this one: Podman also takes the beginning of a name.
+        if self.volume(name).await?.is_none() {
+            return Ok(());
+        }
         let path = format!("/volumes/{}?force=false", encoded(name));
         self.delete("remove volume", &path).await.map_err(|error| {
             let used = matches!(&error, RuntimeError::Refused { message, .. }
