@@ -156,6 +156,13 @@ impl Run<'_> {
         NeededSecrets::of(self.app, self.ownership.incarnation, spec)
     }
 
+    /// Whether the container of this service gets any; also when that can't be told.
+    pub(super) fn has_secrets(&self, service: &ServiceName) -> bool {
+        let candidate = self.candidate(service);
+        let pinned = candidate.and_then(|it| self.pinned_at(service, it.revision));
+        pinned.map_or(true, |pinned| references(&pinned.spec).next().is_some())
+    }
+
     /// The files' versions just before the create, which copies them. One that changes
     /// meanwhile shows as rotated: better once too often.
     pub(super) async fn note_files(&mut self, service: &ServiceName) -> Result<(), StepError> {

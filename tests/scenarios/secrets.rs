@@ -1,10 +1,10 @@
 //! Secrets: looked up before anything is touched, taken by version, and an app's own
 //! ones never inherited.
 
-use podherd::runtime::{Call, Labels, Runtime as _, SecretValue};
+use podherd::runtime::{Behaviour, Call, Labels, Runtime as _, SecretValue};
 use podherd::state::{ConditionType, Incarnation, OutcomeKind, Truth, labels, own_prefix};
 
-use crate::support::{Cut, Manifest, SECRET, World, blog, name};
+use crate::support::{Cut, Manifest, PRINTED, SECRET, World, blog, name};
 
 const ENV: &str = "secrets: {DATABASE_URL: {podman: db-url}}";
 const FILE: &str = "files: [{path: /run/tls.key, podman: tls-key, mode: \"0440\"}]";
@@ -205,6 +205,19 @@ async fn a_container_that_somebody_restarts_is_known_to_have_the_new_environment
     world.settle("blog").await;
     assert_eq!(seen(&world), sees("url-2", "key-1"));
     assert_eq!(outdated(&world), up_to_date());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_of_what_failed_with_secrets_is_not_kept() {
+    let world = serving().await;
+    let world = world.image("web:sick", Behaviour::NeverReady);
+    world.put(&manifest("web:sick")).await;
+    world.pass("blog").await.unwrap();
+    let operation = world.last_deploy("blog");
+    let diagnostics = operation.steps.iter().find_map(|it| it.diagnostics.clone());
+    let tail = diagnostics.unwrap().log_tail.concat();
+    assert!(!tail.contains(PRINTED), "{tail}");
+    assert!(tail.contains("podman logs"), "{tail}");
 }
 
 #[tokio::test(start_paused = true)]
