@@ -182,7 +182,8 @@ impl World {
         app: &str,
         cancel: &CancellationToken,
     ) -> Result<Verdict, ReconcileError> {
-        let verdict = self.reconciler.reconcile(&name(app), cancel).await;
+        // Boxed: two of them may be joined.
+        let verdict = Box::pin(self.reconciler.reconcile(&name(app), cancel)).await;
         self.check();
         verdict
     }
