@@ -27,6 +27,7 @@ mod probe_form;
 mod quantity;
 mod schema;
 mod secret;
+mod signal;
 mod spec;
 mod status_range;
 mod structure;
@@ -45,6 +46,7 @@ pub use probe::{Check, Liveness, Readiness, Startup};
 pub use quantity::{Bytes, Cpus, QuantityError, Timespan};
 pub use schema::schema;
 pub use secret::{SecretFile, SecretRef};
+pub use signal::signal_number;
 pub use spec::{
     App, AppSpec, BindMount, LogDriver, Logging, OnFailure, PullPolicy, Resources, RestartPolicy,
     Security, ServiceSpec, Strategy, Tmpfs, Update, Userns, VolumeMount,

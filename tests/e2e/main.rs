@@ -22,6 +22,7 @@ mod leadership;
 mod local_etcd;
 mod overlap;
 mod paused;
+mod ports;
 mod proxy;
 mod refusal;
 mod runtime;
