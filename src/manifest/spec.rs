@@ -12,6 +12,7 @@ use super::placement::{Placement, SharedNetwork};
 use super::ports::{HttpRoute, Port, StreamRoute};
 use super::probe::{Liveness, Readiness, Startup};
 use super::quantity::{Bytes, Cpus, Timespan};
+use super::secret::{SecretFile, SecretRef};
 
 /// One app: a validated manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,31 +150,6 @@ pub enum PullPolicy {
     IfTagChanged,
     /// Never; a missing image fails the preflight.
     Never,
-}
-
-/// A secret's value, by reference.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct SecretRef {
-    /// Name of the Podman secret.
-    pub podman: String,
-}
-
-/// A secret mounted as a file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct SecretFile {
-    /// Absolute path in the container.
-    pub path: String,
-    /// Name of the Podman secret.
-    pub podman: String,
-    /// Octal file mode. Default 0400.
-    #[serde(default = "default_file_mode")]
-    pub mode: String,
-}
-
-fn default_file_mode() -> String {
-    "0400".to_owned()
 }
 
 /// A named volume of the app, mounted.

@@ -12,8 +12,6 @@ use super::path::Path;
 const NOT_YET: &[&str] = &[
     "spec.networks",
     "spec.placement",
-    "spec.services.*.secrets",
-    "spec.services.*.files",
     "spec.services.*.http.[*].tls=auto",
     "spec.services.*.readiness.health",
     "spec.services.*.liveness",

@@ -12,6 +12,7 @@ mod policy;
 mod repair;
 mod request;
 mod routes;
+mod secrets;
 mod sequence;
 mod snapshot;
 mod status;

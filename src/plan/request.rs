@@ -8,6 +8,7 @@ use crate::state::{
 
 use super::health::{Health, health};
 use super::next::leftovers;
+use super::secrets::outdated;
 use super::sequence::{create, remove, retire, verify, withdraw};
 use super::{Action, Desired, Snapshot};
 
@@ -204,7 +205,8 @@ fn start_again(name: &ServiceName, service: &ActiveService) -> Vec<Action> {
     actions
 }
 
-/// Restarts the exact containers in place; rebuilds one that is gone.
+/// Restarts the exact containers in place; rebuilds one that is gone, and one whose
+/// secret files were rotated: Podman copies these when a container is created.
 fn restart(snapshot: &Snapshot, only: Option<&ServiceName>) -> Answer {
     let active = &snapshot.records.active.services;
     if snapshot.stopped() {
@@ -232,6 +234,16 @@ fn restart(snapshot: &Snapshot, only: Option<&ServiceName>) -> Answer {
         if let Some(denied) = denied {
             return denied.into();
         }
+        let secrets = outdated(snapshot, name, service);
+        if let Some(secret) = secrets.missing.first() {
+            return refused(
+                "SecretMissing",
+                format!(
+                    "the secret {secret} of service {name} is gone, without which it can't be \
+                     started again: create it first"
+                ),
+            );
+        }
         actions.push(withdraw(name, Some(&service.container)));
         match now {
             Health::Missing => actions.extend(create(name, service.revision)),
@@ -240,6 +252,10 @@ fn restart(snapshot: &Snapshot, only: Option<&ServiceName>) -> Answer {
                     "Inhibited",
                     format!("the container of service {name} may never be started again: deploy"),
                 );
+            }
+            _ if !secrets.files.is_empty() => {
+                actions.push(retire(name, service, false));
+                actions.extend(create(name, service.revision));
             }
             Health::Verified | Health::Unverified | Health::Down { .. } | Health::Unclear(_) => {
                 actions.push(Action::Stop {

@@ -9,12 +9,13 @@ use crate::state::{
 };
 
 use super::health::{Health, health};
+use super::secrets::outdated;
 use super::{Action, Snapshot};
 
 /// Makes this revision serve: what the app no longer names is removed first,
-/// then each service that isn't already of this revision, verified, is
-/// replaced, in the revision's order. Whoever gives up something that only one can
-/// hold is ended before it is made for another.
+/// then each service that isn't already of this revision, verified and with the
+/// secrets as they are now, is replaced, in the revision's order. Whoever gives up
+/// something that only one can hold is ended before it is made for another.
 pub fn deploy(snapshot: &Snapshot, revision: &Revision) -> Vec<Action> {
     let active = &snapshot.records.active.services;
     let dropped = active
@@ -72,7 +73,9 @@ fn serves(
     old: &ActiveService,
     wanted: &PinnedService,
 ) -> bool {
-    snapshot.pinned(name) == Some(wanted) && health(snapshot, old) == Health::Verified
+    snapshot.pinned(name) == Some(wanted)
+        && health(snapshot, old) == Health::Verified
+        && !outdated(snapshot, name, old).is_rotated()
 }
 
 /// Withdraws and retires a generation that another is to follow.

@@ -8,7 +8,7 @@ use crate::policy::Verdict;
 use crate::runtime::Container;
 use crate::state::{
     ContainerId, Incarnation, Inhibition, Operation, OutcomeKind, PinnedService, Revision,
-    RevisionNumber, Verb, Wish,
+    RevisionNumber, SecretVersion, Verb, Wish,
 };
 use crate::store::AppRecords;
 use crate::traffic::AppRoutes;
@@ -35,6 +35,9 @@ pub struct Snapshot {
     pub containers: Vec<Container>,
     /// Containers that carry this app's name and an incarnation unknown here.
     pub strangers: Vec<ContainerId>,
+    /// The secrets that what serves was made with, by Podman's names, as far as they
+    /// are there.
+    pub secrets: BTreeMap<String, SecretVersion>,
     /// How often each service was started again, as far as this process knows.
     pub restarts: BTreeMap<ServiceName, u32>,
     /// When a deployment that failed may be tried again.

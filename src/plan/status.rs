@@ -11,6 +11,7 @@ use crate::state::{
 };
 
 use super::health::{Health, health};
+use super::secrets::outdated;
 use super::{Desired, Due, Snapshot};
 
 /// What the controller is about to do with the app, for `Progressing`.
@@ -48,6 +49,7 @@ pub fn status(snapshot: &Snapshot, phase: &Phase, now: Timestamp) -> Status {
         (ConditionType::Ready, ready(snapshot, phase)),
         (ConditionType::Degraded, degraded(snapshot)),
         (ConditionType::Inhibited, inhibited(snapshot)),
+        (ConditionType::Outdated, is_outdated(snapshot)),
     ];
     let conditions = facts.into_iter().map(|(r#type, fact)| {
         let before = previous.and_then(|status| condition(status, r#type));
@@ -268,6 +270,38 @@ fn inhibited(snapshot: &Snapshot) -> Fact {
         ),
         None => fact(Truth::False, "None", "no container is inhibited"),
     }
+}
+
+fn is_outdated(snapshot: &Snapshot) -> Fact {
+    let services = snapshot.records.active.services.iter();
+    for (name, service) in services {
+        let secrets = outdated(snapshot, name, service);
+        if let Some(secret) = secrets.missing.first() {
+            return fact(
+                Truth::True,
+                "SecretMissing",
+                format!(
+                    "the secret {secret} of service {name} is gone: its container can't be \
+                     started again before somebody creates it anew"
+                ),
+            );
+        }
+        if let Some(secret) = secrets.env.first().or(secrets.files.first()) {
+            return fact(
+                Truth::True,
+                "SecretRotated",
+                format!(
+                    "service {name} has the secret {secret} as it was: a restart or a \
+                     deployment takes the new one"
+                ),
+            );
+        }
+    }
+    fact(
+        Truth::False,
+        "UpToDate",
+        "what serves took what it was made with as it is now",
+    )
 }
 
 /// Why a service doesn't serve.

@@ -7,7 +7,9 @@ use crate::runtime::{
     Container, ContainerSpec, Labels, NetworkAttachment, PortMapping, TmpfsMount, VolumeAttachment,
     deadline,
 };
-use crate::state::{Bind, BindClaim, ContainerId, PinnedService, RevisionNumber, Warning, labels};
+use crate::state::{
+    Bind, BindClaim, ContainerId, PinnedService, RevisionNumber, TakenSecrets, Warning, labels,
+};
 
 use super::error::{Failure, ReconcileError, StepError, runtime_failure};
 use super::names;
@@ -23,6 +25,8 @@ pub(super) struct Candidate {
     /// The journal's step that names it.
     pub step: usize,
     pub started_at: Option<Timestamp>,
+    /// The versions of its secrets that it took.
+    pub secrets: TakenSecrets,
     pub binds: Vec<Bind>,
 }
 
@@ -57,6 +61,7 @@ impl Run<'_> {
         let ports = self.claim_ports(index, service, &pinned, &name).await?;
         self.candidate_mut(service)?.made = Some(name.clone());
         let image = self.ctx.pinned_image(&pinned).await?;
+        self.note_files(service).await?;
         let spec = self.container_spec(service, &candidate, &pinned, name.clone(), ports, image.id);
         // Last, so that as little as can be happens between the look and the create.
         let granted = self.ctx.grant(self.app, service, &pinned.spec).await?;
@@ -126,6 +131,7 @@ impl Run<'_> {
                 labels.entry(key.clone()).or_insert_with(|| value.clone());
             }
         }
+        let (secret_env, secret_files) = self.secrets_for(spec);
         ContainerSpec {
             name,
             hostname: service.to_string(),
@@ -146,6 +152,8 @@ impl Run<'_> {
                     read_only: volume.read_only,
                 })
                 .collect(),
+            secret_env,
+            secret_files,
             tmpfs: spec
                 .tmpfs
                 .iter()

@@ -12,6 +12,9 @@ use super::run::Run;
 
 /// How often a candidate is made again because its port turned out taken.
 const PORT_TRIES: u32 = 3;
+/// Stands for the log of a container with secrets.
+const WITHHELD: &str = "(the service has secrets, which its log may show: it isn't kept here; \
+                        follow `podman logs` on the host at the next try)";
 /// Lines of a failed container's log that the journal keeps.
 const LOG_LINES: usize = 50;
 
@@ -41,6 +44,7 @@ impl Run<'_> {
             let container = self.container_of(service)?;
             let revision = self.candidate(service)?.revision;
             self.permit_start(service, revision, &container).await?;
+            self.note_env(service).await?;
             self.ctx.permit(deadline::START)?;
             match self.ctx.runtime.start(&container).await {
                 Ok(()) => break,
@@ -51,12 +55,12 @@ impl Run<'_> {
                 Err(error) if error.is_ambiguous() && self.runs(&container).await => break,
                 Err(error) => {
                     let mut failure = runtime_failure(&error);
-                    failure.diagnostics = Some(self.diagnostics(&container, None).await);
+                    failure.diagnostics = Some(self.diagnostics(service, &container, None).await);
                     return Err(failure.into());
                 }
             }
         }
-        self.observe_execution(index, service).await
+        self.observe_execution(index, service).await.map(drop)
     }
 
     /// Whether another container on another port can help.
@@ -112,7 +116,8 @@ impl Run<'_> {
     ) -> Result<(), StepError> {
         self.journal.begin(index, Changes::default()).await?;
         self.adopt(service, container)?;
-        self.observe_execution(index, service).await
+        let container = self.observe_execution(index, service).await?;
+        self.note_env_since(service, &container).await
     }
 
     /// Works on the container that ACTIVE names.
@@ -125,6 +130,7 @@ impl Run<'_> {
         let candidate = Candidate {
             revision: active.revision,
             container: Some(container.clone()),
+            secrets: active.secrets.clone(),
             ..Candidate::default()
         };
         self.candidates.insert(service.clone(), candidate);
@@ -136,7 +142,7 @@ impl Run<'_> {
         &mut self,
         index: usize,
         service: &ServiceName,
-    ) -> Result<(), StepError> {
+    ) -> Result<Container, StepError> {
         let id = self.container_of(service)?;
         let container = self.inspect_existing(&id).await?;
         let revision = self.candidate(service)?.revision;
@@ -146,7 +152,7 @@ impl Run<'_> {
         candidate.started_at = container.started_at;
         candidate.binds = binds;
         self.journal.made(index, &id);
-        Ok(())
+        Ok(container)
     }
 
     async fn inspect_existing(&self, id: &ContainerId) -> Result<Container, StepError> {
@@ -190,13 +196,18 @@ impl Run<'_> {
             answer = probing => answer,
         };
         if let Err(failure) = answer {
-            return Err(self.unready(&container, failure).await.into());
+            return Err(self.unready(service, &container, failure).await.into());
         }
         self.journal.made(index, &container);
         Ok(())
     }
 
-    async fn unready(&self, container: &ContainerId, failure: ProbeFailure) -> Failure {
+    async fn unready(
+        &self,
+        service: &ServiceName,
+        container: &ContainerId,
+        failure: ProbeFailure,
+    ) -> Failure {
         let reason = match failure.kind {
             ProbeFailureKind::TimedOut => "NotReady",
             ProbeFailureKind::Exited => "ContainerExited",
@@ -204,24 +215,28 @@ impl Run<'_> {
             ProbeFailureKind::Impossible => "ProbeImpossible",
         };
         let message = failure.message.clone();
-        let diagnostics = Some(self.diagnostics(container, Some(failure)).await);
+        let diagnostics = Some(self.diagnostics(service, container, Some(failure)).await);
         Failure {
             diagnostics,
             ..Failure::passing(reason, message)
         }
     }
 
-    /// What the journal keeps about a container that failed.
+    /// What the journal keeps about a container that failed. The log of one with
+    /// secrets stays on the host: it may show them, and the journal is in etcd.
     async fn diagnostics(
         &self,
+        service: &ServiceName,
         container: &ContainerId,
         probe: Option<ProbeFailure>,
     ) -> Diagnostics {
         let runtime = &self.ctx.runtime;
-        let log_tail = runtime
-            .logs(container, LOG_LINES, None)
-            .await
-            .unwrap_or_default();
+        let log_tail = if self.has_secrets(service) {
+            vec![WITHHELD.to_owned()]
+        } else {
+            let tail = runtime.logs(container, LOG_LINES, None).await;
+            tail.unwrap_or_default()
+        };
         let found = runtime.inspect(container.as_str()).await.ok().flatten();
         Diagnostics {
             log_tail,

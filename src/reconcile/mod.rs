@@ -7,7 +7,7 @@
 //! - `preflight` pins the wanted manifest to a revision, touching nothing;
 //!   `preview` does what can be done of that without a pull.
 //! - `run` is the sequencer; `journal` is what it writes; `traffic`, `retire`,
-//!   `resources`, `candidate` with its `claims`, `execution`, `publish` and
+//!   `resources`, `secrets`, `candidate` with its `claims`, `execution`, `publish` and
 //!   `removal` are the effects of its steps.
 //! - `permission` asks the node's policy, and images go through it.
 //! - `requests` answers what people ask for by key.
@@ -41,6 +41,7 @@ mod requests;
 mod resources;
 mod retire;
 mod run;
+mod secrets;
 mod status;
 mod supersede;
 mod traffic;

@@ -2,7 +2,7 @@
 
 use crate::manifest::{AppName, ServiceName};
 use crate::runtime::Labels;
-use crate::state::{Incarnation, OperationId, labels};
+use crate::state::{Incarnation, OperationId, labels, own_prefix};
 
 use super::error::Failure;
 
@@ -29,7 +29,7 @@ pub(super) fn network(app: &AppName, incarnation: Incarnation) -> String {
 
 /// A volume on the host.
 pub(super) fn volume(app: &AppName, incarnation: Incarnation, name: &str) -> String {
-    format!("podherd-{app}-{}-{name}", incarnation.short())
+    format!("{}{name}", own_prefix(app, incarnation))
 }
 
 /// A candidate: by its name a create whose reply was lost is found again. Names of apps

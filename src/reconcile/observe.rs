@@ -23,6 +23,7 @@ impl Reconciler {
         let records = async { Ok::<_, ReconcileError>(self.ctx.records.load(app).await?) };
         let (records, containers) = try_join(records, self.containers(app)).await?;
         let routes = self.ctx.traffic.current(app).await?;
+        let secrets = self.ctx.secrets_of(app, &records).await?;
         let (containers, strangers) = self.sort_out(&records, containers).await?;
         let retry = self.pacing.deploy(app, records.manifest.as_ref());
         let mut snapshot = Snapshot {
@@ -37,6 +38,7 @@ impl Reconciler {
             routes,
             containers,
             strangers,
+            secrets,
             denied: None,
             verdicts: BTreeMap::new(),
         };

@@ -1,6 +1,6 @@
 //! Everything that can be known to fail before anything is touched: images are
-//! allowed, present and pinned, their volumes mapped, what is
-//! asked of the host is allowed, ports free, routes free.
+//! allowed, present and pinned, their volumes mapped, what is asked of the host is
+//! allowed, ports free, secrets there, routes free.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,6 +47,9 @@ impl Reconciler {
             asked,
             ..Begin::of(Verb::Deploy, self.ownership(snapshot, app))
         };
+        if self.begin_incarnation(snapshot, &begin.ownership).await? {
+            return Ok(());
+        }
         self.write_status(snapshot, &Phase::Preflight).await?;
         let checked = tokio::select! {
             biased;
@@ -127,7 +130,7 @@ impl Reconciler {
         Ok(revision)
     }
 
-    /// Whether everything but the images that a revision needs is free for it.
+    /// Whether everything but the images that a revision needs is there or free for it.
     pub(super) async fn check_revision(
         &self,
         snapshot: &Snapshot,
@@ -142,6 +145,9 @@ impl Reconciler {
                 .await
                 .map_err(|failure| named(name, failure))?;
         }
+        let services = revision.services.iter();
+        let specs = services.map(|(name, pinned)| (name, &pinned.spec));
+        self.ctx.check_secrets(app, incarnation, specs).await?;
         let claims = plan::claims(incarnation, revision);
         let free = self.ctx.traffic.check(app, &claims).await;
         free.map_err(|error| traffic_error("check routes", error))

@@ -36,6 +36,11 @@ impl Reconciler {
             (Next::Deploy, Desired::App { source, app }) => {
                 let services = self.pin_locally(app, &mut notes).await?;
                 let ownership = self.ownership(&snapshot, app);
+                let specs = app.spec.services.iter();
+                let secrets = self
+                    .ctx
+                    .check_secrets(&app.name, ownership.incarnation, specs);
+                notes.extend(secrets.await.err().map(|failure| failure.message));
                 let revision = self.revision(&snapshot, app, *source, &ownership, services);
                 plan::deploy(&snapshot, &revision)
             }

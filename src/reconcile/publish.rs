@@ -41,6 +41,7 @@ impl Run<'_> {
                 node: self.ctx.node.clone(),
                 binds: candidate.binds,
                 verified: candidate.started_at,
+                secrets: candidate.secrets,
             },
         );
         let keys = self.ctx.records.keys();

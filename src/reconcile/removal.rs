@@ -6,7 +6,7 @@ use crate::state::{ContainerId, InhibitionReason, Intent, Retained, Warning, Wis
 use crate::store::Changes;
 
 use super::Reconciler;
-use super::error::{ReconcileError, StepError};
+use super::error::{ReconcileError, StepError, runtime_failure};
 use super::run::Run;
 
 impl Run<'_> {
@@ -61,10 +61,13 @@ impl Run<'_> {
 
     /// Ends the incarnation, in the transaction that writes the outcome: what is
     /// retained is listed, everything live is forgotten, the name is free.
-    pub(super) fn end_incarnation(&mut self, manifest: Option<i64>) -> Result<(), StepError> {
+    pub(super) async fn end_incarnation(&mut self, manifest: Option<i64>) -> Result<(), StepError> {
+        let secrets = self.ctx.own_secrets(self.app, self.ownership.incarnation);
+        let secrets = secrets.await.map_err(|error| runtime_failure(&error))?;
         let keys = self.ctx.records.keys();
         let mut resources = self.ownership.resources.clone();
         resources.networks.clear();
+        resources.secrets = secrets;
         let retained = Retained {
             app: self.app.clone(),
             incarnation: self.ownership.incarnation,

@@ -1,10 +1,12 @@
 //! The private network and the volumes: checked in the preflight, created in the
 //! provision step.
 
-use crate::manifest::{AppName, ServiceName, ServiceSpec};
+use std::collections::BTreeSet;
+
+use crate::manifest::{AppName, SecretRef, ServiceName, ServiceSpec};
 use crate::plan;
 use crate::runtime::{Labels, RuntimeError, deadline};
-use crate::state::{Incarnation, RevisionNumber};
+use crate::state::{Incarnation, RevisionNumber, podman_name, references};
 use crate::store::Changes;
 
 use super::Context;
@@ -53,6 +55,13 @@ fn volumes<'s>(
     volumes.map(move |volume| names::volume(app, incarnation, volume.name.as_str()))
 }
 
+/// The secrets of the app's own that a service refers to, as the host calls them.
+fn own_secrets(app: &AppName, incarnation: Incarnation, spec: &ServiceSpec) -> BTreeSet<String> {
+    let own = references(spec).filter(|secret| matches!(secret, SecretRef::App(_)));
+    own.map(|secret| podman_name(app, incarnation, secret))
+        .collect()
+}
+
 impl Context {
     /// Whether everything that a service needs is free to be created, or is this
     /// incarnation's already.
@@ -89,15 +98,17 @@ impl Run<'_> {
             return Err(still_held(holder).into());
         }
         let volumes: Vec<String> = volumes(self.app, incarnation, spec).collect();
+        let secrets = own_secrets(self.app, incarnation, spec);
         let owned = &mut self.ownership.resources;
         owned.networks.insert(network.clone());
         owned.volumes.extend(volumes.iter().cloned());
+        owned.secrets.extend(secrets);
         let mut changes = Changes::default();
         changes.put(self.ctx.records.keys().ownership(self.app), &self.ownership)?;
         self.journal.begin(index, changes).await?;
-        self.ensure(Kind::Network, &network).await?;
+        self.ensure(Kind::Network, &network, None).await?;
         for volume in &volumes {
-            self.ensure(Kind::Volume, volume).await?;
+            self.ensure(Kind::Volume, volume, Some(service)).await?;
         }
         Ok(())
     }
@@ -116,12 +127,17 @@ impl Run<'_> {
         holders.next().map(|(name, _)| name)
     }
 
-    async fn ensure(&self, kind: Kind, name: &str) -> Result<(), StepError> {
+    async fn ensure(
+        &self,
+        kind: Kind,
+        name: &str,
+        service: Option<&ServiceName>,
+    ) -> Result<(), StepError> {
         let incarnation = self.ownership.incarnation;
         let mut found = kind.look(self.ctx, name).await?;
         if found.is_none() {
             self.ctx.permit(deadline::CREATE)?;
-            let labels = names::labels(self.app, incarnation, None);
+            let labels = names::labels(self.app, incarnation, service);
             let created = kind.create(self.ctx, name, &labels).await;
             // Whatever the answer was, what is there now decides.
             found = kind.look(self.ctx, name).await?;

@@ -7,6 +7,7 @@
 
 mod memory;
 mod podman;
+mod secret;
 mod types;
 
 use std::fmt;
@@ -18,6 +19,7 @@ use jiff::Timestamp;
 
 pub use memory::{Behaviour, Call, EffectLog, MemoryImage, MemoryRuntime, Reply};
 pub use podman::{Deadlines, Podman};
+pub use secret::{Secret, SecretEnv, SecretMount, SecretValue, SecretValueError, Volume};
 pub use types::{
     Container, ContainerSpec, ContainerState, ContainerSummary, Image, Labels, NetworkAttachment,
     PortMapping, RuntimeEvent, RuntimeEventKind, TmpfsMount, VolumeAttachment,
@@ -71,7 +73,7 @@ pub enum RuntimeError {
     /// What the call is about doesn't exist.
     #[error("no such {what}: {name}")]
     NotFound {
-        /// Container, image, volume or network.
+        /// Container, image, volume, network or secret.
         what: &'static str,
         /// Its name or ID.
         name: String,
@@ -79,7 +81,7 @@ pub enum RuntimeError {
     /// The name is taken.
     #[error("the {what} name {name} is taken by another")]
     NameInUse {
-        /// Container, volume or network.
+        /// Container, volume, network or secret.
         what: &'static str,
         /// The name.
         name: String,
@@ -221,6 +223,30 @@ pub trait Runtime: Send + Sync + fmt::Debug {
 
     /// Creates a volume.
     async fn create_volume(&self, name: &str, labels: &Labels) -> Result<(), RuntimeError>;
+
+    /// All volumes.
+    async fn volumes(&self) -> Result<Vec<Volume>, RuntimeError>;
+
+    /// Removes a volume that no container mounts; never forced. One that is gone is a
+    /// success.
+    async fn remove_volume(&self, name: &str) -> Result<(), RuntimeError>;
+
+    /// All secrets, without their values.
+    async fn secrets(&self) -> Result<Vec<Secret>, RuntimeError>;
+
+    /// The labels of a secret; `None` when there is none.
+    async fn secret(&self, name: &str) -> Result<Option<Labels>, RuntimeError>;
+
+    /// Creates a secret.
+    async fn create_secret(
+        &self,
+        name: &str,
+        value: &SecretValue,
+        labels: &Labels,
+    ) -> Result<(), RuntimeError>;
+
+    /// Removes a secret. One that is gone is a success.
+    async fn remove_secret(&self, name: &str) -> Result<(), RuntimeError>;
 
     /// The labels of a network; `None` when there is none.
     async fn network(&self, name: &str) -> Result<Option<Labels>, RuntimeError>;

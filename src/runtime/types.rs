@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::{SecretEnv, SecretMount};
 use crate::manifest::{BindMount, Device, Protocol, Resources, Security};
 use crate::state::{ContainerId, Digest};
 
@@ -54,6 +55,10 @@ pub struct ContainerSpec {
     pub binds: Vec<BindMount>,
     /// Devices.
     pub devices: Vec<Device>,
+    /// Environment variables whose values are secrets.
+    pub secret_env: Vec<SecretEnv>,
+    /// Secrets as files.
+    pub secret_files: Vec<SecretMount>,
     /// Memory file systems.
     pub tmpfs: Vec<TmpfsMount>,
     /// Networks.
@@ -78,6 +83,8 @@ impl fmt::Debug for ContainerSpec {
             .field("image_id", &self.image_id)
             .field("entrypoint", &program(&self.entrypoint))
             .field("env", &self.env.keys())
+            .field("secret_env", &self.secret_env)
+            .field("secret_files", &self.secret_files)
             .field("labels", &self.labels)
             .field("ports", &self.ports)
             .field("volumes", &self.volumes)

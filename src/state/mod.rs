@@ -12,6 +12,7 @@ mod ownership;
 mod record;
 mod request;
 mod revision;
+mod secrets;
 mod status;
 
 pub use active::{Active, ActiveService, Bind};
@@ -27,4 +28,7 @@ pub use ownership::{
 pub use record::{Record, RecordError, decode, encode};
 pub use request::{Asked, AskedVerb, RequestError, parse_id};
 pub use revision::{PinnedService, Revision};
+pub use secrets::{
+    NeededSecrets, SecretVersion, TakenSecrets, own_prefix, podman_name, references,
+};
 pub use status::{Condition, ConditionType, Event, EventType, ServiceStatus, Status, Truth};

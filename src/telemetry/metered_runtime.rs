@@ -9,7 +9,8 @@ use tokio::time::Instant;
 use super::metrics::RequestMetrics;
 use crate::manifest::{Protocol, PullPolicy};
 use crate::runtime::{
-    Container, ContainerSpec, ContainerSummary, Image, Labels, Runtime, RuntimeError, RuntimeEvents,
+    Container, ContainerSpec, ContainerSummary, Image, Labels, Runtime, RuntimeError,
+    RuntimeEvents, Secret, SecretValue, Volume,
 };
 use crate::state::{ContainerId, Digest};
 
@@ -134,6 +135,38 @@ impl<R: Runtime> Runtime for MeteredRuntime<R> {
 
     async fn create_volume(&self, name: &str, labels: &Labels) -> Result<(), RuntimeError> {
         self.time("create_volume", self.inner.create_volume(name, labels))
+            .await
+    }
+
+    async fn volumes(&self) -> Result<Vec<Volume>, RuntimeError> {
+        self.time("volumes", self.inner.volumes()).await
+    }
+
+    async fn remove_volume(&self, name: &str) -> Result<(), RuntimeError> {
+        self.time("remove_volume", self.inner.remove_volume(name))
+            .await
+    }
+
+    async fn secrets(&self) -> Result<Vec<Secret>, RuntimeError> {
+        self.time("secrets", self.inner.secrets()).await
+    }
+
+    async fn secret(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
+        self.time("secret", self.inner.secret(name)).await
+    }
+
+    async fn create_secret(
+        &self,
+        name: &str,
+        value: &SecretValue,
+        labels: &Labels,
+    ) -> Result<(), RuntimeError> {
+        let create = self.inner.create_secret(name, value, labels);
+        self.time("create_secret", create).await
+    }
+
+    async fn remove_secret(&self, name: &str) -> Result<(), RuntimeError> {
+        self.time("remove_secret", self.inner.remove_secret(name))
             .await
     }
 

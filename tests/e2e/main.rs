@@ -29,6 +29,7 @@ mod ports;
 mod proxy;
 mod refusal;
 mod runtime;
+mod secrets;
 mod store;
 mod verbs;
 mod world;

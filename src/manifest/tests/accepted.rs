@@ -32,8 +32,10 @@ spec:
       env: {PORT: "8080", discovery.type: single-node}
       secrets:
         DATABASE_URL: {podman: blog-database-url}
+        API_TOKEN: {app: api-token}
       files:
         - {path: /run/secrets/tls.key, podman: blog-tls-key, mode: "0400"}
+        - {path: /run/secrets/token, app: api-token}
       volumes:
         - {name: data, path: /data, readOnly: true}
       binds:

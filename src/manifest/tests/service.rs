@@ -41,6 +41,12 @@ refusals! { web, "spec.services.web.":
         ["env: {A: x}", "secrets: {«A: {podman: a}}"] at "secrets.A" says "is also in `env`";
     a_secret_without_a_name_is_refused:
         ["secrets: {A: {podman: «\"\"}}"] at "secrets.A.podman" says "is not the name of a Podman secret";
+    a_secret_of_both_kinds_is_refused:
+        ["secrets: {«A: {podman: a, app: b}}"] at "secrets.A" says "exactly one of podman or app";
+    a_secret_of_no_kind_is_refused:
+        ["files: [«{path: /key}]"] at "files[0]" says "exactly one of podman or app";
+    a_secret_that_belongs_to_some_app_is_refused_by_its_name_in_podman:
+        ["secrets: {A: {podman: «podherd-shop-1a2b3c4d-key}}"] at "secrets.A.podman" says "write `app`";
     an_unknown_signal_is_refused:
         ["stopSignal: «SIGSTOPP"] at "stopSignal" says "write one such as SIGTERM or INT";
     a_signal_by_number_is_refused:

@@ -29,8 +29,6 @@ fn fields_of_the_app() {
 fn fields_of_a_service() {
     const PORTS: &str = "ports: [{name: a, container: 1}]";
     let rows: &[(&[&str], &str)] = &[
-        (&["«secrets: {A: {podman: a}}"], "secrets"),
-        (&["«files: [{path: /key, podman: a}]"], "files"),
         (
             &[PORTS, "http: [{host: a.example.com, port: a, tls: «auto}]"],
             "http[0].tls",

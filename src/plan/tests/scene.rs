@@ -10,7 +10,8 @@ use crate::runtime::{Container, ContainerState, Labels, PortMapping};
 use crate::state::{
     Active, ActiveService, Bind, ContainerId, Digest, Incarnation, Inhibition, InhibitionReason,
     Intent, Operation, OperationId, Outcome, OutcomeKind, Ownership, PinnedService, Request,
-    Resources, Revision, RevisionNumber, Step, StepKind, StepState, Verb, Wish, labels,
+    Resources, Revision, RevisionNumber, Step, StepKind, StepState, TakenSecrets, Verb, Wish,
+    labels,
 };
 use crate::store::{AppRecords, Kept};
 
@@ -81,6 +82,7 @@ pub fn empty() -> Snapshot {
         routes: None,
         containers: Vec::new(),
         strangers: Vec::new(),
+        secrets: BTreeMap::new(),
         restarts: BTreeMap::new(),
         deploy_due: Due::Now,
         restart_due: BTreeMap::new(),
@@ -142,6 +144,7 @@ fn active(name: &ServiceName, port: u16) -> ActiveService {
             host: port,
         }],
         verified: Some(at(10)),
+        secrets: TakenSecrets::default(),
     }
 }
 

@@ -9,7 +9,8 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::BroadcastStream;
 
 use super::super::{
-    Container, ContainerSpec, ContainerSummary, Image, Labels, Runtime, RuntimeError, RuntimeEvents,
+    Container, ContainerSpec, ContainerSummary, Image, Labels, Runtime, RuntimeError,
+    RuntimeEvents, Secret, SecretValue, Volume,
 };
 use super::MemoryRuntime;
 use super::faults::{Call, unavailable};
@@ -125,6 +126,9 @@ impl Runtime for MemoryRuntime {
                 if let Some(network) = networks.find(|it| !world.networks.contains_key(&it.name)) {
                     return Err(missing("network", &network.name));
                 }
+                if let Some(secret) = world.secrets.missing(spec) {
+                    return Err(missing("secret", &secret));
+                }
                 Ok(world.create(spec))
             })?;
             self.effects.push(format!("create {name}"));
@@ -137,7 +141,13 @@ impl Runtime for MemoryRuntime {
         let now = self.clock.now();
         self.call(Call::Start, &name, || {
             let started = self.with(|world| {
-                world.find(id.as_str()).ok_or_else(|| no_container(id))?;
+                let record = world.find(id.as_str()).ok_or_else(|| no_container(id))?;
+                if let Some(secret) = world.secrets.missing_env(&record.spec) {
+                    return Err(RuntimeError::NotFound {
+                        what: "secret",
+                        name: secret,
+                    });
+                }
                 Ok(world.start(id.as_str(), now))
             })?;
             match started {
@@ -280,6 +290,78 @@ impl Runtime for MemoryRuntime {
                 Ok(())
             })?;
             self.effects.push(format!("create-volume {name}"));
+            Ok(())
+        })
+    }
+
+    async fn volumes(&self) -> Result<Vec<Volume>, RuntimeError> {
+        self.call(Call::Volumes, "", || {
+            Ok(self.with(|world| {
+                let shown = |(name, labels): (&String, &Labels)| Volume {
+                    name: name.clone(),
+                    labels: labels.clone(),
+                    in_use: world.volume_used(name),
+                };
+                world.volumes.iter().map(shown).collect()
+            }))
+        })
+    }
+
+    async fn remove_volume(&self, name: &str) -> Result<(), RuntimeError> {
+        self.call(Call::RemoveVolume, name, || {
+            let removed = self.with(|world| {
+                if world.volume_used(name) {
+                    return Err(RuntimeError::InUse {
+                        what: "volume",
+                        name: name.to_owned(),
+                    });
+                }
+                Ok(world.volumes.remove(name).is_some())
+            })?;
+            if removed {
+                self.effects.push(format!("remove-volume {name}"));
+            }
+            Ok(())
+        })
+    }
+
+    async fn secrets(&self) -> Result<Vec<Secret>, RuntimeError> {
+        self.call(Call::Secrets, "", || {
+            Ok(self.with(|world| world.secrets.list()))
+        })
+    }
+
+    async fn secret(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
+        self.call(Call::Secret, name, || {
+            Ok(self.with(|world| world.secrets.labels(name)))
+        })
+    }
+
+    async fn create_secret(
+        &self,
+        name: &str,
+        value: &SecretValue,
+        labels: &Labels,
+    ) -> Result<(), RuntimeError> {
+        let now = self.clock.now();
+        self.call(Call::CreateSecret, name, || {
+            let made = self.with(|world| world.secrets.create(name, value.reveal(), labels, now));
+            if !made {
+                return Err(RuntimeError::NameInUse {
+                    what: "secret",
+                    name: name.to_owned(),
+                });
+            }
+            self.effects.push(format!("create-secret {name}"));
+            Ok(())
+        })
+    }
+
+    async fn remove_secret(&self, name: &str) -> Result<(), RuntimeError> {
+        self.call(Call::RemoveSecret, name, || {
+            if self.with(|world| world.secrets.remove(name)) {
+                self.effects.push(format!("remove-secret {name}"));
+            }
             Ok(())
         })
     }

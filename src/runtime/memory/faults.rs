@@ -24,6 +24,12 @@ pub enum Call {
     Exec,
     Volume,
     CreateVolume,
+    Volumes,
+    RemoveVolume,
+    Secrets,
+    Secret,
+    CreateSecret,
+    RemoveSecret,
     Network,
     CreateNetwork,
     RemoveNetwork,
@@ -49,6 +55,12 @@ impl Call {
             Self::Exec => "exec",
             Self::Volume => "volume",
             Self::CreateVolume => "create_volume",
+            Self::Volumes => "volumes",
+            Self::RemoveVolume => "remove_volume",
+            Self::Secrets => "secrets",
+            Self::Secret => "secret",
+            Self::CreateSecret => "create_secret",
+            Self::RemoveSecret => "remove_secret",
             Self::Network => "network",
             Self::CreateNetwork => "create_network",
             Self::RemoveNetwork => "remove_network",
@@ -57,7 +69,7 @@ impl Call {
     }
 }
 
-/// What a rule looks at: the container, image, volume or network that the call is
+/// What a rule looks at: the container, image, volume, network or secret that the call is
 /// about, as effects name it. Some error makes the call fail without effect.
 pub(super) type Rule = Box<dyn FnMut(&str) -> Option<RuntimeError> + Send>;
 

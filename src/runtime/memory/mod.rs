@@ -8,6 +8,7 @@
 //! - [`effects`]: the ordered record that all doubles of a test share.
 //! - `faults`: calls that fail, replies that get lost.
 //! - `images`: the registry, the local images, and how their containers behave.
+//! - `secrets`: the secrets, and what containers see of them.
 //! - `world`: containers, volumes, networks, and what moves them.
 //! - `calls`: the [`Runtime`](super::Runtime) trait on top.
 
@@ -15,6 +16,7 @@ mod calls;
 mod effects;
 mod faults;
 mod images;
+mod secrets;
 mod world;
 
 use std::net::SocketAddr;
@@ -270,6 +272,33 @@ impl MemoryRuntime {
     /// Somebody creates a volume.
     pub fn add_volume(&self, name: &str, labels: &Labels) {
         self.with(|world| world.volumes.insert(name.to_owned(), labels.clone()));
+    }
+
+    /// Somebody creates a secret, or deletes it and creates it again.
+    pub fn set_secret(&self, name: &str, value: &str) {
+        let now = self.clock.now();
+        self.with(|world| {
+            world.secrets.remove(name);
+            let none = Labels::new();
+            world.secrets.create(name, value.as_bytes(), &none, now)
+        });
+    }
+
+    /// Somebody deletes a secret.
+    pub fn delete_secret(&self, name: &str) {
+        self.with(|world| world.secrets.remove(name));
+    }
+
+    /// Names of all secrets.
+    pub fn secret_names(&self) -> Vec<String> {
+        let secrets = self.with(|world| world.secrets.list());
+        secrets.into_iter().map(|secret| secret.name).collect()
+    }
+
+    /// What a process in the container sees in this environment variable, or in the
+    /// file at this path, of a secret.
+    pub fn seen(&self, id_or_name: &str, variable_or_path: &str) -> Option<String> {
+        self.with(|world| world.find(id_or_name)?.seen.value(variable_or_path))
     }
 
     /// Somebody creates a network.

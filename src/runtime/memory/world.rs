@@ -16,6 +16,7 @@ use super::super::{
     RuntimeEventKind,
 };
 use super::images::{Behaviour, Images};
+use super::secrets::{Secrets, Seen};
 
 /// Exit code of a process that SIGKILL ended.
 const KILLED: i32 = 137;
@@ -38,6 +39,8 @@ pub(super) struct Record {
     /// Each line with the start of the execution that wrote it.
     log: Vec<(Option<Timestamp>, String)>,
     pub(super) exec_code: Option<i64>,
+    /// What it sees of its secrets.
+    pub(super) seen: Seen,
     /// Whether a probe of this execution was seen already.
     pub(super) probed: bool,
 }
@@ -131,6 +134,7 @@ pub(super) struct World {
     pub(super) images: Images,
     pub(super) volumes: BTreeMap<String, Labels>,
     pub(super) networks: BTreeMap<String, Labels>,
+    pub(super) secrets: Secrets,
     /// Host ports that processes outside of all containers hold.
     pub(super) occupied: BTreeSet<(Protocol, u16)>,
     pub(super) violations: Vec<String>,
@@ -214,6 +218,7 @@ impl World {
             ports,
             log: Vec::new(),
             exec_code: None,
+            seen: self.secrets.at_create(spec),
             probed: false,
         };
         self.containers.insert(self.created, record);
@@ -261,9 +266,13 @@ impl World {
             _ => now,
         };
         self.last_start = Some(started_at);
+        let env = self
+            .find(id)
+            .map(|record| self.secrets.at_start(&record.spec));
         let Some(record) = self.find_mut(id) else {
             return Start::WasRunning;
         };
+        record.seen.env = env.unwrap_or_default();
         record.state = ContainerState::Running;
         record.started_at = Some(started_at);
         record.started = Some(Instant::now());
@@ -352,6 +361,13 @@ impl World {
         }
         self.tell(id, RuntimeEventKind::Removed);
         self.containers.retain(|_, record| !is(record, id));
+    }
+
+    /// Whether a container, running or not, mounts this volume.
+    pub(super) fn volume_used(&self, name: &str) -> bool {
+        self.records()
+            .flat_map(|record| &record.spec.volumes)
+            .any(|volume| volume.name == name)
     }
 
     /// Whether a container, running or not, is in this network.

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::super::{
     Container, ContainerSpec, ContainerState, ContainerSummary, Image, Labels, Runtime,
-    RuntimeError, RuntimeEvents,
+    RuntimeError, RuntimeEvents, Secret, SecretValue, Volume,
 };
 use super::fault::{Fault, unreadable};
 use super::inspect::state;
@@ -52,6 +52,15 @@ fn missing(what: &'static str, name: &str) -> RuntimeError {
         what,
         name: name.to_owned(),
     }
+}
+
+/// Podman's message names it: `no secret with name or id "NAME": no such secret`.
+fn no_secret(fault: &Fault) -> RuntimeError {
+    let named = match fault {
+        Fault::Said { message, .. } => message.split('"').nth(1),
+        Fault::Lost(_) => None,
+    };
+    missing("secret", named.unwrap_or("one that the container needs"))
 }
 
 impl Podman {
@@ -166,6 +175,9 @@ impl Runtime for Podman {
             let names: Vec<_> = spec.networks.iter().map(|network| &*network.name).collect();
             return Err(missing("network", &names.join(" or ")));
         }
+        if fault.says(&["no such secret"]) {
+            return Err(no_secret(&fault));
+        }
         if fault.says(&["address already in use"])
             && let Fault::Said { message, .. } = fault
         {
@@ -187,6 +199,9 @@ impl Runtime for Podman {
         };
         if now.state == ContainerState::Running {
             return Ok(());
+        }
+        if fault.says(&["no such secret"]) {
+            return Err(no_secret(&fault));
         }
         if fault.says(&["address already in use", "port is already allocated"])
             && let Fault::Said { message, .. } = fault
@@ -309,6 +324,35 @@ impl Runtime for Podman {
             Err(fault) if fault.says(&["already exists"]) => Err(name_in_use("volume", name)),
             Err(fault) => Err(fault.of_call("create volume")),
         }
+    }
+
+    async fn volumes(&self) -> Result<Vec<Volume>, RuntimeError> {
+        self.list_volumes().await
+    }
+
+    async fn remove_volume(&self, name: &str) -> Result<(), RuntimeError> {
+        self.delete_volume(name).await
+    }
+
+    async fn secrets(&self) -> Result<Vec<Secret>, RuntimeError> {
+        self.list_secrets().await
+    }
+
+    async fn secret(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
+        self.look_at_secret(name).await
+    }
+
+    async fn create_secret(
+        &self,
+        name: &str,
+        value: &SecretValue,
+        labels: &Labels,
+    ) -> Result<(), RuntimeError> {
+        self.make_secret(name, value, labels).await
+    }
+
+    async fn remove_secret(&self, name: &str) -> Result<(), RuntimeError> {
+        self.delete_secret(name).await
     }
 
     async fn network(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {

@@ -6,7 +6,7 @@ use podman_api::models;
 use podman_api::opts::{ContainerCreateOpts, ContainerRestartPolicy, ImageVolumeMode};
 use serde_json::{Value, json};
 
-use super::super::{ContainerSpec, PortMapping, TmpfsMount, VolumeAttachment};
+use super::super::{ContainerSpec, PortMapping, SecretMount, TmpfsMount, VolumeAttachment};
 use super::host_files;
 use crate::manifest::{Resources, Userns, signal_number};
 
@@ -77,7 +77,30 @@ pub(super) fn body(spec: &ContainerSpec) -> Result<Value, String> {
     if !spec.devices.is_empty() {
         body["devices"] = host_files::devices(&spec.devices);
     }
+    secrets(spec, &mut body);
     Ok(body)
+}
+
+/// By name: the values are Podman's to look up.
+fn secrets(spec: &ContainerSpec, body: &mut Value) {
+    let env = spec.secret_env.iter();
+    let env: BTreeMap<_, _> = env.map(|it| (&it.variable, &it.secret)).collect();
+    if !env.is_empty() {
+        body["secret_env"] = json!(env);
+    }
+    let file = |file: &SecretMount| {
+        json!({
+            "Source": file.secret,
+            "Target": file.path,
+            "UID": file.uid,
+            "GID": file.gid,
+            "Mode": file.mode,
+        })
+    };
+    let files: Vec<_> = spec.secret_files.iter().map(file).collect();
+    if !files.is_empty() {
+        body["secrets"] = Value::from(files);
+    }
 }
 
 fn port(port: &PortMapping) -> models::PortMapping {

@@ -10,6 +10,7 @@
 //!
 //! - [`fault`]: what a client says when a call fails.
 //! - [`create`], [`host_files`], [`inspect`], [`images`]: to and from Podman's JSON.
+//! - [`secrets`]: secrets, and the list of volumes.
 //! - [`streams`]: logs, events, and the output of a command.
 //! - [`calls`]: the [`Runtime`](super::Runtime) trait on top.
 
@@ -20,6 +21,7 @@ mod host_files;
 mod images;
 mod inspect;
 mod ports;
+mod secrets;
 mod socket;
 mod streams;
 #[cfg(test)]

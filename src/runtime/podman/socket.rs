@@ -5,6 +5,7 @@
 //! - `create`, where its options misspell `no_new_privileges`;
 //! - `wait` with an interval, and for more than one condition;
 //! - a pull whose report carries an error;
+//! - a secret's value, as it is and without quotes;
 //! - events and logs, read frame by frame.
 //!
 //! Connections are kept alive. One that broke is replaced by the next call, so a
@@ -58,6 +59,13 @@ pub(super) enum Repeat {
     Never,
 }
 
+/// What a request carries.
+enum Body<'b> {
+    None,
+    Json(&'b Value),
+    Bytes(Bytes),
+}
+
 impl Socket {
     pub(super) fn new(path: impl Into<PathBuf>) -> Self {
         Self {
@@ -68,7 +76,9 @@ impl Socket {
 
     /// GET and read JSON.
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Fault> {
-        let (mut sender, answer) = self.ask(Method::GET, path, None, Repeat::Safe).await?;
+        let (mut sender, answer) = self
+            .ask(Method::GET, path, Body::None, Repeat::Safe)
+            .await?;
         let body = read(answer).await?;
         self.keep(&mut sender);
         serde_json::from_slice(&body).map_err(|_| unreadable())
@@ -81,15 +91,34 @@ impl Socket {
         body: Option<&Value>,
         repeat: Repeat,
     ) -> Result<T, Fault> {
+        let body = body.map_or(Body::None, Body::Json);
         let (mut sender, answer) = self.ask(Method::POST, path, body, repeat).await?;
         let body = read(answer).await?;
         self.keep(&mut sender);
         serde_json::from_slice(&body).map_err(|_| unreadable())
     }
 
+    /// POST bytes as they are; the answer doesn't matter.
+    pub(super) async fn upload(&self, path: &str, bytes: &[u8]) -> Result<(), Fault> {
+        let body = Body::Bytes(Bytes::copy_from_slice(bytes));
+        self.tell(Method::POST, path, body).await
+    }
+
+    /// DELETE; the answer doesn't matter.
+    pub(super) async fn delete(&self, path: &str) -> Result<(), Fault> {
+        self.tell(Method::DELETE, path, Body::None).await
+    }
+
+    async fn tell(&self, method: Method, path: &str, body: Body<'_>) -> Result<(), Fault> {
+        let (mut sender, answer) = self.ask(method, path, body, Repeat::Never).await?;
+        read(answer).await?;
+        self.keep(&mut sender);
+        Ok(())
+    }
+
     /// The body of an answer that goes on and on. Its connection ends with it.
     pub(super) async fn stream(&self, method: Method, path: &str) -> Result<Incoming, Fault> {
-        let (_, answer) = self.ask(method, path, None, Repeat::Safe).await?;
+        let (_, answer) = self.ask(method, path, Body::None, Repeat::Safe).await?;
         Ok(answer)
     }
 
@@ -98,20 +127,25 @@ impl Socket {
         &self,
         method: Method,
         path: &str,
-        body: Option<&Value>,
+        body: Body<'_>,
         repeat: Repeat,
     ) -> Result<(Option<Sender>, Incoming), Fault> {
+        let kind = match body {
+            Body::Bytes(_) => "application/octet-stream",
+            Body::None | Body::Json(_) => "application/json",
+        };
         let body = match body {
-            Some(body) => serde_json::to_vec(body).map_err(|_| unreadable())?,
-            None => Vec::new(),
+            Body::None => Bytes::new(),
+            Body::Json(value) => serde_json::to_vec(value).map_err(|_| unreadable())?.into(),
+            Body::Bytes(bytes) => bytes,
         };
         let request = || {
             Request::builder()
                 .method(method.clone())
                 .uri(format!("{API}{path}"))
                 .header(header::HOST, "podman")
-                .header(header::CONTENT_TYPE, "application/json")
-                .body(Full::new(Bytes::from(body.clone())))
+                .header(header::CONTENT_TYPE, kind)
+                .body(Full::new(body.clone()))
                 .map_err(|error| Fault::said(400, &error.to_string()))
         };
         let kept = match repeat {

@@ -27,4 +27,4 @@ pub use podherd::{Options, Podherd, Response, Store, podherd};
 pub use podman::Podman;
 pub use sandbox::{Net, Process, Sandbox};
 pub use wait::{until, within};
-pub use world::{LIMIT, World, condition};
+pub use world::{LIMIT, World, condition, text};

@@ -8,7 +8,7 @@ use podherd::state::{
 };
 use podherd::traffic::AppRoutes;
 
-use super::world::{PRINTED, World, name};
+use super::world::{PRINTED, SECRET, World, name};
 
 impl World {
     /// The effects since the last look, with names as the manifest has them.
@@ -47,6 +47,8 @@ impl World {
             } else {
                 text
             };
+            let value = String::from_utf8(entry.value.clone()).unwrap();
+            assert!(!value.contains(SECRET), "{} shows a secret", entry.key);
             assert!(!shown.contains(PRINTED), "{} shows a log", entry.key);
         }
     }

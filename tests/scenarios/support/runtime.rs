@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use podherd::manifest::{Protocol, PullPolicy};
 use podherd::runtime::{
-    Container, ContainerSpec, ContainerSummary, Image, Labels, Runtime, RuntimeError, RuntimeEvents,
+    Container, ContainerSpec, ContainerSummary, Image, Labels, Runtime, RuntimeError,
+    RuntimeEvents, Secret, SecretValue, Volume,
 };
 use podherd::state::{ContainerId, Digest};
 
@@ -127,6 +128,38 @@ impl Runtime for WatchedRuntime {
     async fn create_volume(&self, name: &str, labels: &Labels) -> Result<(), RuntimeError> {
         let create = self.watch.runtime.create_volume(name, labels);
         self.effect("create_volume", create).await
+    }
+
+    async fn volumes(&self) -> Result<Vec<Volume>, RuntimeError> {
+        Runtime::volumes(self.watch.runtime.as_ref()).await
+    }
+
+    async fn remove_volume(&self, name: &str) -> Result<(), RuntimeError> {
+        let remove = self.watch.runtime.remove_volume(name);
+        self.effect("remove_volume", remove).await
+    }
+
+    async fn secrets(&self) -> Result<Vec<Secret>, RuntimeError> {
+        self.watch.runtime.secrets().await
+    }
+
+    async fn secret(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
+        self.watch.runtime.secret(name).await
+    }
+
+    async fn create_secret(
+        &self,
+        name: &str,
+        value: &SecretValue,
+        labels: &Labels,
+    ) -> Result<(), RuntimeError> {
+        let create = self.watch.runtime.create_secret(name, value, labels);
+        self.effect("create_secret", create).await
+    }
+
+    async fn remove_secret(&self, name: &str) -> Result<(), RuntimeError> {
+        let remove = self.watch.runtime.remove_secret(name);
+        self.effect("remove_secret", remove).await
     }
 
     async fn network(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {

@@ -32,6 +32,9 @@ const PASSES: usize = 60;
 /// What containers of these tests print; it may show up nowhere but in diagnostics.
 pub const PRINTED: &str = "password=hunter2";
 
+/// What the values of these tests' secrets contain; it may show up nowhere at all.
+pub const SECRET: &str = "s3cr3t";
+
 pub fn name(app: &str) -> AppName {
     app.parse().unwrap()
 }
@@ -185,7 +188,8 @@ impl World {
         app: &str,
         cancel: &CancellationToken,
     ) -> Result<Verdict, ReconcileError> {
-        let verdict = self.reconciler.reconcile(&name(app), cancel).await;
+        // Boxed: two of them may be joined.
+        let verdict = Box::pin(self.reconciler.reconcile(&name(app), cancel)).await;
         self.check();
         verdict
     }
