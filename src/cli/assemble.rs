@@ -13,7 +13,7 @@ use crate::controller::{
     Passes, SharedRole, StatusRejections, TTL, this_process,
 };
 use crate::manifest::NodeName;
-use crate::probe::NetworkProber;
+use crate::probe::{NetworkProber, Prober, Vitals};
 use crate::reconcile::{Context, Observer, Ports, Reconciler};
 use crate::runtime::Runtime;
 use crate::settings::ControllerSettings;
@@ -70,6 +70,7 @@ impl World {
         observer: Arc<dyn Observer>,
         cancel: &CancellationToken,
     ) -> Reconciler {
+        let prober: Arc<dyn Prober> = Arc::new(NetworkProber);
         Reconciler::new(Context {
             node: self.node.clone(),
             records: Records::new(
@@ -84,7 +85,12 @@ impl World {
                 authority.clone(),
                 cancel,
             )),
-            prober: Arc::new(NetworkProber),
+            vitals: Vitals::new(
+                Arc::clone(&prober),
+                Arc::clone(&self.runtime),
+                Arc::clone(&self.entropy),
+            ),
+            prober,
             clock: Arc::clone(&self.clock),
             entropy: Arc::clone(&self.entropy),
             ports: Arc::new(Ports::new(self.node.clone(), ports)),

@@ -13,6 +13,8 @@ pub enum Health {
     Verified,
     /// It runs, but in another execution or on other binds.
     Unverified,
+    /// It runs, and failed its liveness probe.
+    Unhealthy,
     /// Its process has ended, or never began.
     Down {
         /// How it ended.
@@ -35,6 +37,7 @@ pub fn health(snapshot: &Snapshot, active: &ActiveService) -> Health {
         return Health::Missing;
     };
     match container.state {
+        ContainerState::Running if snapshot.failed(container).is_some() => Health::Unhealthy,
         ContainerState::Running if is_verified(active, container) => Health::Verified,
         ContainerState::Running => Health::Unverified,
         ContainerState::Created | ContainerState::Exited => Health::Down {

@@ -18,7 +18,7 @@ pub use health::{Health, health};
 pub use next::{Next, next};
 pub use repair::{must_withdraw, repair};
 pub use request::{Answer, Pending, answer};
-pub use routes::{claims, routes};
+pub use routes::{claims, routes, watched};
 pub use sequence::{deploy, remove};
 pub use snapshot::{Desired, Due, Snapshot};
 pub use status::{Phase, status};

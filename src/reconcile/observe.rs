@@ -1,6 +1,6 @@
 //! Gathers what one pass decides from.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::{join_all, try_join};
 
@@ -25,19 +25,22 @@ impl Reconciler {
         let routes = self.ctx.traffic.current(app).await?;
         let (containers, strangers) = self.sort_out(&records, containers).await?;
         let retry = self.pacing.deploy(app, records.manifest.as_ref());
-        Ok(Snapshot {
+        let mut snapshot = Snapshot {
             app: app.clone(),
             node: self.ctx.node.clone(),
             desired: desired(app, records.manifest.as_ref()),
+            unhealthy: self.ctx.vitals.unhealthy(app),
             restarts: self.pacing.restarts(app),
-            restart_due: self.pacing.restart_due(app, &records.active, &containers),
             deploy_due: retry,
             requests: self.requests(app, &records),
             records,
             routes,
             containers,
             strangers,
-        })
+            restart_due: BTreeMap::new(),
+        };
+        snapshot.restart_due = self.pacing.restart_due(&snapshot);
+        Ok(snapshot)
     }
 
     /// What people ask for, read.

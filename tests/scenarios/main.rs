@@ -32,6 +32,7 @@ mod failing;
 mod history;
 mod interrupted;
 mod leading;
+mod living;
 mod refused;
 mod removing;
 mod repairing;

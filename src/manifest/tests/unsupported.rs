@@ -46,9 +46,6 @@ fn fields_of_a_service() {
             ],
             "udp",
         ),
-        (&["readiness: {«health: {}}"], "readiness.health"),
-        (&["«liveness: {health: {}}"], "liveness"),
-        (&["«startup: {health: {}}"], "startup"),
         (&["update: {strategy: «overlap}"], "update.strategy"),
         (&["update: {onFailure: «rollback}"], "update.onFailure"),
         (&["security: {«userns: auto}"], "security.userns"),
@@ -63,7 +60,6 @@ fn fields_of_a_service() {
 fn what_says_nothing_is_no_use_of_a_field() {
     let lines = [
         "devices: []",
-        "liveness:",
         "update: {strategy: sequential, onFailure: halt}",
     ];
     parse("blog", web(&lines).as_bytes()).unwrap();

@@ -81,6 +81,7 @@ pub fn empty() -> Snapshot {
         routes: None,
         containers: Vec::new(),
         strangers: Vec::new(),
+        unhealthy: Vec::new(),
         restarts: BTreeMap::new(),
         deploy_due: Due::Now,
         restart_due: BTreeMap::new(),

@@ -38,6 +38,10 @@ pub(super) struct Record {
     /// Each line with the start of the execution that wrote it.
     log: Vec<(Option<Timestamp>, String)>,
     pub(super) exec_code: Option<i64>,
+    /// Whether its probes fail until its next start.
+    pub(super) sick: bool,
+    /// Whether its image declares a health check.
+    pub(super) has_healthcheck: bool,
     /// Whether a probe of this execution was seen already.
     pub(super) probed: bool,
 }
@@ -74,6 +78,7 @@ impl Record {
     pub(super) fn is_ready(&self) -> bool {
         let up_for = self.started.map(|started| started.elapsed());
         self.state == ContainerState::Running
+            && !self.sick
             && match self.behaves {
                 Behaviour::NeverReady => false,
                 Behaviour::SlowReady(after) => up_for.is_some_and(|up| up >= after),
@@ -84,7 +89,7 @@ impl Record {
     /// Whether anything listens on its ports.
     pub(super) fn listens(&self) -> bool {
         self.state == ContainerState::Running
-            && (self.is_ready() || self.behaves == Behaviour::NeverReady)
+            && (self.is_ready() || self.sick || self.behaves == Behaviour::NeverReady)
     }
 
     pub(super) fn print(&mut self, line: &str) {
@@ -186,6 +191,7 @@ impl World {
         let id = ContainerId::new(format!("{:064x}", self.created));
         let image = self.images.by_id(&spec.image_id);
         let behaves = image.map(|image| image.behaves).unwrap_or_default();
+        let has_healthcheck = image.is_some_and(|image| image.healthcheck);
         let prints = image.map(|image| image.prints.clone()).unwrap_or_default();
         for volume in &spec.volumes {
             self.volumes.entry(volume.name.clone()).or_default();
@@ -211,6 +217,8 @@ impl World {
             ports,
             log: Vec::new(),
             exec_code: None,
+            sick: false,
+            has_healthcheck,
             probed: false,
         };
         self.containers.insert(self.created, record);
@@ -258,6 +266,7 @@ impl World {
         record.exit_code = None;
         record.oom_killed = false;
         record.probed = false;
+        record.sick = false;
         for line in record.prints.clone() {
             record.print(&line);
         }
