@@ -19,6 +19,7 @@ mod deploy;
 mod etcd;
 mod heal;
 mod leadership;
+mod living;
 mod local_etcd;
 mod proxy;
 mod refusal;

@@ -152,7 +152,7 @@ async fn one_that_fails_again_and_again_has_the_budget_of_a_crash() {
     let mut starts: Vec<u64> = Vec::new();
     while began.elapsed() < Duration::from_secs(4000) {
         sick_until_restarted(&world);
-        world.run_for("blog", Duration::from_secs(5)).await;
+        world.run_for("blog", Duration::from_secs(10)).await;
         let started = world.effects().into_iter().filter(|it| it == "start web");
         starts.extend(started.map(|_| began.elapsed().as_secs()));
     }

@@ -14,6 +14,11 @@ use super::sandbox::{Net, Sandbox};
 /// PID 1 of every demo image. It leaves at once on SIGTERM.
 const DEMO: &str = include_str!("../../../scripts/demo-web.sh");
 
+/// How the image with a health check is made of another one.
+const HEALTHCHECK: &str = "FROM localhost/demo-web:1
+HEALTHCHECK CMD wget -q -O /dev/null http://127.0.0.1:8080/healthz && test ! -e /tmp/sick
+";
+
 /// An image that the tests deploy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Image {
@@ -33,6 +38,8 @@ pub enum Image {
     TcpOnly,
     /// `Web1` with a VOLUME /data of its own.
     WithVolume,
+    /// `Web1` with a HEALTHCHECK: it serves `/healthz`, and there is no `/tmp/sick`.
+    WithHealthcheck,
     /// Appends `start ID VERSION`, then `tick ID` every 50 ms, to /data/log, and serves
     /// version 1. A tick of one ID after the start of another is a double writer.
     Writer1,
@@ -43,7 +50,7 @@ pub enum Image {
 }
 
 impl Image {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Web1,
         Self::Web2,
         Self::NeverReady,
@@ -52,6 +59,7 @@ impl Image {
         Self::IgnoresTerm,
         Self::TcpOnly,
         Self::WithVolume,
+        Self::WithHealthcheck,
         Self::Writer1,
         Self::Writer2,
         Self::WriterNeverReady,
@@ -68,6 +76,7 @@ impl Image {
             Self::IgnoresTerm => "localhost/demo-web:ignores-term",
             Self::TcpOnly => "localhost/demo-web:tcp-only",
             Self::WithVolume => "localhost/demo-web:with-volume",
+            Self::WithHealthcheck => "localhost/demo-web:with-healthcheck",
             Self::Writer1 => "localhost/demo-writer:1",
             Self::Writer2 => "localhost/demo-writer:2",
             Self::WriterNeverReady => "localhost/demo-writer:never-ready",
@@ -77,7 +86,7 @@ impl Image {
     /// The arguments of `/bin/demo`: what it does, and which site it serves.
     fn behaviour(self) -> [&'static str; 2] {
         match self {
-            Self::Web1 | Self::WithVolume => ["web", "1"],
+            Self::Web1 | Self::WithVolume | Self::WithHealthcheck => ["web", "1"],
             Self::Web2 => ["web", "2"],
             Self::NeverReady => ["web", "sick"],
             Self::ExitsAtOnce => ["exit", "1"],
@@ -122,23 +131,32 @@ fn import_all(sandbox: &Sandbox) -> PathBuf {
     for image in Image::ALL {
         let [mode, site] = image.behaviour();
         let mut command = podman::command(sandbox, &home, "podman");
-        command.args(["import", "--quiet"]);
-        command.args([
-            "--change",
-            &format!(r#"CMD ["/bin/demo","{mode}","{site}"]"#),
-        ]);
-        if image == Image::WithVolume {
-            command.args(["--change", "VOLUME /data"]);
+        if image == Image::WithHealthcheck {
+            // An import makes an OCI image, and those can't have one.
+            let recipe = home.join("Containerfile");
+            fs::write(&recipe, HEALTHCHECK).expect("a Containerfile");
+            command.args(["build", "--quiet", "--isolation", "chroot"]);
+            command.args(["--format", "docker", "--tag", image.reference()]);
+            command.args(["--file", path(&recipe), path(&home.join("context"))]);
+            fs::create_dir(home.join("context")).expect("an empty context");
+        } else {
+            command.args(["import", "--quiet"]);
+            let entry = format!(r#"CMD ["/bin/demo","{mode}","{site}"]"#);
+            command.args(["--change", &entry]);
+            if image == Image::WithVolume {
+                command.args(["--change", "VOLUME /data"]);
+            }
+            command.args([path(&tar), image.reference()]);
         }
-        let imported = command
-            .args([path(&tar), image.reference()])
+        let made = command
             .stdout(Stdio::null())
             .output()
             .expect("podman starts");
         assert!(
-            imported.status.success(),
-            "podman import: {}",
-            String::from_utf8_lossy(&imported.stderr)
+            made.status.success(),
+            "{}: {}",
+            image.reference(),
+            String::from_utf8_lossy(&made.stderr)
         );
     }
     let root = home.join("root");
