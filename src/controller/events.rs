@@ -125,7 +125,10 @@ impl EventWatch {
 
     fn take(&self, event: &RuntimeEvent) {
         match event.kind {
-            RuntimeEventKind::Started | RuntimeEventKind::Died | RuntimeEventKind::Removed => {}
+            RuntimeEventKind::Started
+            | RuntimeEventKind::Died
+            | RuntimeEventKind::Removed
+            | RuntimeEventKind::Paused => {}
             // Execs and health checks: they would keep every app busy for ever.
             RuntimeEventKind::Other => return,
         }

@@ -57,6 +57,12 @@ pub fn parse(key_name: &str, text: &[u8]) -> Result<App, ManifestError> {
     read(key_name, text, Language::Supported)
 }
 
+/// The name that a manifest gives itself, where its text can be read so far.
+pub fn own_name(text: &[u8]) -> Option<String> {
+    let tree = document::read(text).ok()?;
+    Some(tree.value["metadata"]["name"].as_str()?.to_owned())
+}
+
 /// Reads a manifest in the whole language, with what is not supported yet.
 #[cfg(test)]
 fn parse_all(key_name: &str, text: &[u8]) -> Result<App, ManifestError> {

@@ -19,8 +19,6 @@ const NOT_YET: &[&str] = &[
     "spec.services.*.http.[*].tls=auto",
     "spec.services.*.tcp",
     "spec.services.*.udp",
-    "spec.services.*.update.strategy=overlap",
-    "spec.services.*.update.onFailure=rollback",
     "spec.services.*.security.userns",
     "spec.services.*.logging",
 ];

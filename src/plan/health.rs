@@ -2,7 +2,7 @@
 
 use crate::manifest::ServiceName;
 use crate::runtime::{Container, ContainerState};
-use crate::state::{ActiveService, StepKind};
+use crate::state::{ActiveService, InhibitionReason, StepKind};
 
 use super::Snapshot;
 
@@ -30,15 +30,25 @@ pub enum Health {
 
 /// How the container is that ACTIVE names for this service.
 pub fn health(snapshot: &Snapshot, active: &ActiveService) -> Health {
-    if snapshot.inhibited(&active.container) {
-        return Health::Inhibited;
+    let found = snapshot.container(&active.container);
+    let inhibition = snapshot.inhibition(&active.container).map(|it| it.reason);
+    match (inhibition, found) {
+        // Its successor was never published: it serves until a recovery takes the marker off.
+        (Some(InhibitionReason::RetirementPending), Some(container))
+            if runs_verified(active, container) && snapshot.failed(container).is_none() =>
+        {
+            Health::Verified
+        }
+        (Some(_), _) => Health::Inhibited,
+        (None, None) => Health::Missing,
+        (None, Some(container)) => health_of(snapshot, active, container),
     }
-    let Some(container) = snapshot.container(&active.container) else {
-        return Health::Missing;
-    };
+}
+
+fn health_of(snapshot: &Snapshot, active: &ActiveService, container: &Container) -> Health {
     match container.state {
         ContainerState::Running if snapshot.failed(container).is_some() => Health::Unhealthy,
-        ContainerState::Running if is_verified(active, container) => Health::Verified,
+        _ if runs_verified(active, container) => Health::Verified,
         ContainerState::Running => Health::Unverified,
         ContainerState::Created | ContainerState::Exited => Health::Down {
             exit_code: container.exit_code,
@@ -50,7 +60,7 @@ pub fn health(snapshot: &Snapshot, active: &ActiveService) -> Health {
     }
 }
 
-fn is_verified(active: &ActiveService, container: &Container) -> bool {
+fn runs_verified(active: &ActiveService, container: &Container) -> bool {
     let on_recorded_binds = active.binds.iter().all(|bind| {
         container.ports.iter().any(|port| {
             port.container == bind.container
@@ -59,7 +69,10 @@ fn is_verified(active: &ActiveService, container: &Container) -> bool {
                 && port.host_ip == bind.host_ip
         })
     });
-    active.verified.is_some() && active.verified == container.started_at && on_recorded_binds
+    container.state == ContainerState::Running
+        && active.verified.is_some()
+        && active.verified == container.started_at
+        && on_recorded_binds
 }
 
 /// Whether a deployment that didn't come to publish this service set out to retire

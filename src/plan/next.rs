@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use crate::manifest::ServiceName;
+use crate::runtime::Container;
 use crate::state::{
-    ContainerId, InhibitionReason, OperationId, OutcomeKind, StepKind, StepState, Verb, labels,
+    ContainerId, Inhibition, InhibitionReason, OperationId, OutcomeKind, StepKind, StepState, Verb,
+    labels,
 };
 
-use super::health::Health;
+use super::hold::{lost_ownership, lost_records};
 use super::repair::{repair, withdrawals};
 use super::request::{keep_stopped, roll_back_failed};
 use super::sequence::{drain, remove, retire_container};
-use super::{Action, Answer, Desired, Due, Pending, Snapshot, answer, health, routes};
+use super::{Action, Answer, Desired, Due, Pending, Snapshot, answer, routes};
 
 /// What a pass does first. After it, look again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +54,10 @@ pub fn next(snapshot: &Snapshot) -> Next {
     if let Some(operation) = snapshot.in_flight() {
         return Next::Recover(operation.id.clone());
     }
+    // Without its incarnation it can't be told what is the app's own.
+    if let Some(hold) = lost_ownership(snapshot) {
+        return hold;
+    }
     match undisturbed(snapshot) {
         // Each of these withdraws before all else.
         next @ (Next::Repair(_) | Next::Remove(_)) => next,
@@ -66,12 +72,14 @@ pub fn next(snapshot: &Snapshot) -> Next {
 
 /// What comes first when every operation has ended.
 fn undisturbed(snapshot: &Snapshot) -> Next {
-    if let Some(message) = restored_backup(snapshot) {
-        return Next::Hold {
-            reason: "NewerGenerationRuns",
-            message,
-            again: None,
-        };
+    if let Some(hold) = lost_records(snapshot) {
+        return hold;
+    }
+    // A stop takes what is left over with it, and doesn't wait until that is gone.
+    if let Some((pending, stop)) = snapshot.requests.first().and_then(|it| stops(snapshot, it))
+        && snapshot.removal().is_none()
+    {
+        return Next::Answer(pending, stop);
     }
     let leftovers = leftovers(snapshot);
     if !leftovers.is_empty() {
@@ -99,6 +107,12 @@ fn undisturbed(snapshot: &Snapshot) -> Next {
         },
         Desired::App { .. } | Desired::Invalid { .. } => upkeep(snapshot, None),
     }
+}
+
+/// The request and its answer, if it asks to stop.
+fn stops(snapshot: &Snapshot, pending: &Pending) -> Option<(Pending, Answer)> {
+    let (_, asked) = pending.asked.as_ref().ok()?;
+    (asked.request().verb == Verb::Stop).then(|| (pending.clone(), answer(snapshot, pending)))
 }
 
 fn absent(snapshot: &Snapshot) -> Next {
@@ -202,72 +216,42 @@ fn unconfirmed(snapshot: &Snapshot) -> bool {
     last.is_some_and(|step| step.kind == StepKind::Traffic && step.state == StepState::Failed)
 }
 
-/// Containers of this app that ACTIVE doesn't name: those with a retirement marker
-/// leave with grace, others by force.
-fn leftovers(snapshot: &Snapshot) -> Vec<Action> {
+/// What is left over of this app: superseded generations that have to be retired, and
+/// containers that no record names.
+pub(super) fn leftovers(snapshot: &Snapshot) -> Vec<Action> {
     let active = &snapshot.records.active.services;
     let named = |id: &ContainerId| active.values().any(|service| &service.container == id);
-    snapshot
-        .containers
-        .iter()
-        .filter(|container| !named(&container.id))
-        .filter_map(|container| {
-            let service: ServiceName = container.labels.get(labels::SERVICE)?.parse().ok()?;
-            Some(if superseded(snapshot, &container.id) {
-                vec![
-                    drain(&service, &container.id),
-                    retire_container(&service, &container.id),
-                ]
-            } else {
-                vec![Action::Sweep {
-                    service,
-                    container: container.id.clone(),
-                    name: container.name.clone(),
-                }]
-            })
-        })
-        .flatten()
-        .collect()
+    let markers = snapshot.records.inhibitions.iter();
+    let superseded = markers.filter(|inhibition| {
+        inhibition.reason == InhibitionReason::RetirementPending && !named(&inhibition.container)
+    });
+    let nameless = snapshot.containers.iter().filter(|container| {
+        let marked = |it: &&Inhibition| it.container == container.id;
+        !named(&container.id) && !superseded.clone().any(|it| marked(&it))
+    });
+    let retired = superseded
+        .clone()
+        .flat_map(|marker| retire_superseded(&marker.service, &marker.container));
+    retired.chain(nameless.filter_map(sweep)).collect()
 }
 
-/// Whether the container has a retirement marker.
-fn superseded(snapshot: &Snapshot, container: &ContainerId) -> bool {
-    snapshot.records.inhibitions.iter().any(|inhibition| {
-        &inhibition.container == container
-            && inhibition.reason == InhibitionReason::RetirementPending
+/// With grace, and only once it is confirmed that nobody is sent there. One that is
+/// gone already only leaves its marker behind.
+fn retire_superseded(service: &ServiceName, container: &ContainerId) -> [Action; 3] {
+    let confirmed = Action::Traffic {
+        service: Some(service.clone()),
+    };
+    [
+        confirmed,
+        drain(service, container),
+        retire_container(service, container),
+    ]
+}
+
+fn sweep(container: &Container) -> Option<Action> {
+    Some(Action::Sweep {
+        service: container.labels.get(labels::SERVICE)?.parse().ok()?,
+        container: container.id.clone(),
+        name: container.name.clone(),
     })
-}
-
-/// A backup of the store that is older than the host: a generation runs that no
-/// record knows, in place of the one that ACTIVE names.
-fn restored_backup(snapshot: &Snapshot) -> Option<String> {
-    let (name, service) = snapshot
-        .records
-        .active
-        .services
-        .iter()
-        .find(|(_, service)| health(snapshot, service) == Health::Missing)?;
-    let live = snapshot.incarnation()?.to_string();
-    let newer = snapshot.containers.iter().find(|container| {
-        let label = |key: &str| container.labels.get(key).map(String::as_str);
-        let revision: u64 = label(labels::REVISION)
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(0);
-        let known = label(labels::OPERATION).is_some_and(|id| {
-            snapshot
-                .operations()
-                .any(|operation| operation.id.as_str() == id)
-        });
-        label(labels::INCARNATION) == Some(live.as_str())
-            && label(labels::SERVICE) == Some(name.as_str())
-            && container.state.may_run()
-            && revision >= service.revision.0
-            && !known
-    })?;
-    Some(format!(
-        "ACTIVE of service {name} names container {}, which is gone, while {} runs, which no \
-         record knows: etcd may have been restored from an older backup; restore a newer one, or \
-         remove that container by hand",
-        service.container, newer.name
-    ))
 }

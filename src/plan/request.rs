@@ -1,9 +1,12 @@
 //! What a request leads to.
 
-use crate::manifest::ServiceName;
-use crate::state::{Asked, OperationId, Request, RequestError, RevisionNumber, Verb, Wish};
+use crate::manifest::{OnFailure, ServiceName};
+use crate::state::{
+    Asked, OperationId, OutcomeKind, Request, RequestError, RevisionNumber, StepState, Verb, Wish,
+};
 
 use super::health::{Health, health};
+use super::next::leftovers;
 use super::sequence::{create, remove, retire, start_again, stop_and_start, verify, withdraw};
 use super::{Action, Desired, Snapshot};
 
@@ -122,7 +125,8 @@ fn roll_back(snapshot: &Snapshot, number: Option<RevisionNumber>) -> Answer {
     refused("RevisionUnknown", message)
 }
 
-/// Writes the intent, then takes every service out and retires its container.
+/// Writes the intent, then takes every service out and retires its container, and
+/// the predecessors that still run.
 fn stop(snapshot: &Snapshot) -> Vec<Action> {
     let mut actions = vec![Action::Intent {
         wish: Wish::Stopped,
@@ -132,6 +136,7 @@ fn stop(snapshot: &Snapshot) -> Vec<Action> {
         actions.push(withdraw(name, Some(&service.container)));
         actions.push(retire(name, service, false));
     }
+    actions.extend(leftovers(snapshot));
     actions
 }
 
@@ -225,9 +230,6 @@ fn restart(snapshot: &Snapshot, only: Option<&ServiceName>) -> Answer {
 /// Brings back the effective generation of the one service whose replacement
 /// failed, where its manifest says so: once a manifest, and never one that serves.
 pub(super) fn roll_back_failed(snapshot: &Snapshot) -> Option<Vec<Action>> {
-    use crate::manifest::OnFailure;
-    use crate::state::{OutcomeKind, StepState};
-
     let Desired::App { source, app } = &snapshot.desired else {
         return None;
     };

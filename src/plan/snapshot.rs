@@ -7,8 +7,8 @@ use crate::manifest::{App, AppName, NodeName, ServiceName};
 use crate::probe::Unhealthy;
 use crate::runtime::Container;
 use crate::state::{
-    ContainerId, Incarnation, Operation, OutcomeKind, PinnedService, Revision, RevisionNumber,
-    Verb, Wish,
+    ContainerId, Incarnation, Inhibition, Operation, OutcomeKind, PinnedService, Revision,
+    RevisionNumber, Verb, Wish,
 };
 use crate::store::AppRecords;
 use crate::traffic::AppRoutes;
@@ -161,10 +161,13 @@ impl Snapshot {
 
     /// Whether recovery must never start this container.
     pub fn inhibited(&self, id: &ContainerId) -> bool {
-        self.records
-            .inhibitions
-            .iter()
-            .any(|inhibition| &inhibition.container == id)
+        self.inhibition(id).is_some()
+    }
+
+    /// Why recovery must never start this container.
+    pub fn inhibition(&self, id: &ContainerId) -> Option<&Inhibition> {
+        let mut inhibitions = self.records.inhibitions.iter();
+        inhibitions.find(|inhibition| &inhibition.container == id)
     }
 
     /// A revision by its number.

@@ -154,8 +154,9 @@ pub(super) fn traffic_error(what: &str, error: TrafficError) -> StepError {
         TrafficError::Unconfirmed { .. } => {
             Failure::passing("TrafficUnconfirmed", format!("{what}: {error}")).into()
         }
+        // The other app may give the route up.
         TrafficError::Conflict { .. } => {
-            Failure::lasting("RouteConflict", error.to_string()).into()
+            Failure::passing("RouteConflict", error.to_string()).into()
         }
         TrafficError::Store(_) | TrafficError::Record(_) | TrafficError::NotLeading(_) => {
             StepError::Interrupted(error.into())

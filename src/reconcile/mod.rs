@@ -13,6 +13,7 @@
 //!   `redact` what it leaves out of that.
 //! - `requests` answers what people ask for by key.
 //! - `recover` reconciles an operation that was interrupted.
+//! - `damage` tells people of a record that can't be read.
 //! - `supersede` says whether somebody wants something newer.
 //! - `pacing` remembers how often something failed, `ports` which host ports
 //!   are claimed.
@@ -21,6 +22,7 @@
 
 mod candidate;
 mod claims;
+mod damage;
 mod diagnostics;
 mod error;
 mod execution;
@@ -188,7 +190,13 @@ impl Reconciler {
             if cancel.is_cancelled() {
                 return Err(ReconcileError::Interrupted);
             }
-            let snapshot = self.observe(app).await?;
+            let snapshot = match self.observe(app).await {
+                Ok(snapshot) => snapshot,
+                Err(error) => {
+                    self.tell_damage(app, &error).await;
+                    return Err(error);
+                }
+            };
             self.ctx
                 .follow(app, &snapshot.records.active, &snapshot.records.revisions);
             let step = plan::next(&snapshot);

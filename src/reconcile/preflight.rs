@@ -65,6 +65,8 @@ impl Reconciler {
                 }
                 begin.revision = Some(revision);
                 if let Some(failure) = others_differ(&begin, &actions) {
+                    // It says nothing about the manifest.
+                    let begin = Begin { source: 0, ..begin };
                     return self.refuse(snapshot, &begin, failure).await;
                 }
                 self.operate(snapshot, begin, &actions, cancel).await?;

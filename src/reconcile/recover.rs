@@ -2,14 +2,15 @@
 
 use tokio_util::sync::CancellationToken;
 
-use crate::manifest::AppName;
+use crate::manifest::{AppName, ServiceName};
 use crate::plan::{self, Action, Health, Phase, Snapshot};
 use crate::runtime::Container;
 use crate::state::{
-    BindClaim, InhibitionReason, Operation, OperationId, Outcome, OutcomeKind, Ownership,
-    Resources, StepKind, StepState, Verb, labels,
+    BindClaim, Inhibition, InhibitionReason, Operation, OperationId, Outcome, OutcomeKind,
+    Ownership, Resources, StepKind, StepState, Verb, labels,
 };
 use crate::store::{Changes, Kept};
+use crate::traffic::Backend;
 
 use super::error::ReconcileError;
 use super::journal::Journal;
@@ -73,8 +74,12 @@ impl Reconciler {
                 service.verified = None;
             }
         }
-        let safe = plan::routes(incarnation, &active, &records.revisions);
-        if !published.backends().is_subset(&safe.backends()) {
+        let verified = plan::routes(incarnation, &active, &records.revisions);
+        let verified = verified.backends();
+        let kept =
+            |service: &ServiceName, backend: &Backend| verified.contains(&(service, backend));
+        let safe = published.clone().only(kept);
+        if &safe != published {
             // An error ends the pass: it is tried again before anything else is done.
             self.ctx.traffic.apply(&snapshot.app, &safe).await?;
         }
@@ -118,16 +123,28 @@ impl Reconciler {
     }
 
     /// No candidate of the operation is left, so nothing can have a second
-    /// writer: its superseded containers need no inhibition any more.
+    /// writer: its superseded containers need no inhibition any more. Nor does one
+    /// that was to be superseded and that ACTIVE still names.
     fn clear_inhibitions(&self, snapshot: &Snapshot, operation: &Operation, changes: &mut Changes) {
         let keys = self.ctx.records.keys();
-        for inhibition in &snapshot.records.inhibitions {
-            if inhibition.operation == operation.id
-                && inhibition.reason == InhibitionReason::ReplacementPending
-            {
-                let (service, container) = (&inhibition.service, &inhibition.container);
-                changes.delete(keys.inhibition(&snapshot.app, service, container));
-            }
+        let active = &snapshot.records.active.services;
+        let names = |inhibition: &Inhibition| {
+            let effective = active.get(&inhibition.service);
+            effective.is_some_and(|effective| effective.container == inhibition.container)
+        };
+        let ends = |inhibition: &Inhibition| match inhibition.reason {
+            InhibitionReason::ReplacementPending => true,
+            InhibitionReason::RetirementPending => names(inhibition),
+            InhibitionReason::Removed => false,
+        };
+        let of_it = snapshot
+            .records
+            .inhibitions
+            .iter()
+            .filter(|inhibition| inhibition.operation == operation.id);
+        for inhibition in of_it.filter(|inhibition| ends(inhibition)) {
+            let (service, container) = (&inhibition.service, &inhibition.container);
+            changes.delete(keys.inhibition(&snapshot.app, service, container));
         }
     }
 

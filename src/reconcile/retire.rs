@@ -83,7 +83,7 @@ impl Run<'_> {
             return Err(Failure::passing("RetireFailed", why).into());
         }
         // The claims of one that was gone before went when the operation began.
-        if let Some(name) = self.names.get(container).cloned() {
+        if let Some(name) = self.names.remove(container) {
             let of_it = |claim: &BindClaim| claim.container_name == name;
             self.release_binds(of_it).await?;
         }
@@ -132,14 +132,17 @@ impl Run<'_> {
             self.journal.diagnose(index, diagnostics);
         }
         let farewell = self.farewell(service, container);
-        let stopped = self
+        let ended = self
             .ctx
             .end_process(container, &farewell, self.cancel)
             .await?;
-        stopped.map_err(|error| {
-            let why = format!("container {container} isn't confirmed stopped: {error}");
-            Failure::passing("StopFailed", why).into()
-        })
+        let why = match ended {
+            Ok(true) => return Ok(()),
+            Ok(false) => "no signal ends it; look whether it is paused".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let why = format!("container {container} isn't confirmed stopped: {why}");
+        Err(Failure::passing("StopFailed", why).into())
     }
 
     /// Removes by force a container that no record names, and releases its binds.
@@ -179,9 +182,10 @@ impl Run<'_> {
 }
 
 impl Context {
-    /// Asks the container to leave, ends it when it doesn't, and removes it. The
-    /// inner error says why it isn't confirmed gone. Each effect is short, so
-    /// that leadership need not outlast the grace.
+    /// Asks the container to leave, ends it when it doesn't, and removes it; by force
+    /// when no signal reaches it, as when it is paused. The inner error says why it
+    /// isn't confirmed gone. Each effect is short, so that leadership need not outlast
+    /// the grace.
     pub(super) async fn dismiss(
         &self,
         container: &ContainerId,
@@ -189,25 +193,26 @@ impl Context {
         cancel: &CancellationToken,
     ) -> Result<Result<(), RuntimeError>, ReconcileError> {
         match self.end_process(container, farewell, cancel).await? {
-            Ok(()) => self.remove_confirmed(container, false).await,
+            Ok(ended) => self.remove_confirmed(container, !ended).await,
             Err(error) => Ok(Err(error)),
         }
     }
 
-    /// Asks the container to leave, and ends it when it doesn't.
+    /// Asks the container to leave, and ends it when it doesn't; whether its process
+    /// has ended.
     async fn end_process(
         &self,
         container: &ContainerId,
         farewell: &Farewell,
         cancel: &CancellationToken,
-    ) -> Result<Result<(), RuntimeError>, ReconcileError> {
+    ) -> Result<Result<bool, RuntimeError>, ReconcileError> {
         for (signal, within) in [
             (farewell.signal.as_str(), farewell.grace),
             ("SIGKILL", KILLED),
         ] {
             self.permit(deadline::SIGNAL)?;
             match self.runtime.signal(container, signal).await {
-                Err(error) if error.is_not_found() => return Ok(Ok(())),
+                Err(error) if error.is_not_found() => return Ok(Ok(true)),
                 // A reply was lost: the wait says whether the signal came through.
                 Err(error) if !error.is_ambiguous() => return Ok(Err(error)),
                 Ok(()) | Err(_) => {}
@@ -218,12 +223,12 @@ impl Context {
                 stopped = self.runtime.wait_stopped(container, within) => stopped,
             };
             match stopped {
-                Ok(true) => break,
+                Ok(true) => return Ok(Ok(true)),
                 Ok(false) => {}
                 Err(error) => return Ok(Err(error)),
             }
         }
-        Ok(Ok(()))
+        Ok(Ok(false))
     }
 
     /// Removes a container by force, and confirms that it is gone.

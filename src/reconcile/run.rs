@@ -10,7 +10,7 @@ use crate::plan::{Action, Phase, Snapshot, status};
 use crate::probe::Unhealthy;
 use crate::state::{
     Active, BindClaim, ContainerId, Inhibition, Operation, OperationId, Outcome, OutcomeKind,
-    Ownership, Request, Revision, Status, Step, StepKind, StepState, Verb,
+    Ownership, Request, Revision, Status, Step, StepKind, Verb,
 };
 use crate::store::Changes;
 
@@ -36,7 +36,7 @@ pub(super) struct Run<'c> {
     pub inhibitions: Vec<Inhibition>,
     /// Executions that failed their liveness probe.
     pub unhealthy: Vec<Unhealthy>,
-    /// The names of the containers that were there at the beginning.
+    /// The names of the containers that are there, as the steps done so far leave them.
     pub names: BTreeMap<ContainerId, String>,
     pub journal: Journal<'c>,
 }
@@ -253,6 +253,9 @@ impl Reconciler {
         let app = &snapshot.app;
         self.pacing.ended(&self.ctx, app, operation, actions);
         self.ctx.observer.operation(app, operation);
+        if operation.request.verb == Verb::Remove && operation.succeeded() {
+            self.ctx.observer.status(app, None);
+        }
         for step in &operation.steps {
             self.ctx.observer.step(app, step);
         }
@@ -319,11 +322,15 @@ impl Run<'_> {
         let Some((_, first)) = failures.first() else {
             return success();
         };
-        let done = self.journal.operation().steps.iter().any(|step| {
-            step.kind == StepKind::Publish
-                && step.state == StepState::Succeeded
-                && !failures.iter().any(|(failed, _)| failed == &step.service)
-        });
+        let operation = self.journal.operation();
+        let published = |service| {
+            operation.has(StepKind::Publish, service) && operation.has(StepKind::Traffic, service)
+        };
+        let mut services = operation
+            .steps
+            .iter()
+            .filter_map(|step| step.service.as_ref());
+        let done = services.any(published);
         let told = |(service, failure): &(Option<ServiceName>, Failure)| match service {
             Some(service) => format!("service {service}: {}", failure.message),
             None => failure.message.clone(),

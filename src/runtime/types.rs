@@ -206,6 +206,8 @@ pub enum RuntimeEventKind {
     Died,
     /// It was removed.
     Removed,
+    /// Somebody paused it, or let it go on.
+    Paused,
     /// Something else.
     Other,
 }

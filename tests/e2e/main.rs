@@ -21,6 +21,8 @@ mod heal;
 mod leadership;
 mod living;
 mod local_etcd;
+mod overlap;
+mod paused;
 mod proxy;
 mod refusal;
 mod runtime;

@@ -346,6 +346,21 @@ async fn another_term_or_controller_asks_anew_and_a_stopped_app_is_not_asked() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_stopped_on_purpose_is_not_found_dead() {
+    let world = serving(watched().with("web", "stopGrace: 10m")).await;
+    behave(&world, Behaviour::SlowToLeave(Duration::from_secs(500)));
+    world.request("blog", "r-1", "{verb: restart}").await;
+    let looks = async || {
+        assert_eq!((world.followed(), world.unhealthy("blog")), (0, Vec::new()));
+    };
+    world
+        .pass_while("blog", Duration::from_secs(400), looks)
+        .await;
+    assert_eq!(world.followed(), 1);
+    world.assert_serves("blog", &["web"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn readiness_begins_to_count_once_startup_has_passed() {
     let slow = Behaviour::SlowReady(Duration::from_secs(100));
     let world = World::new().await.image("web:1", slow);

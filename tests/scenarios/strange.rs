@@ -239,7 +239,7 @@ async fn an_orphan_of_the_live_incarnation_is_swept() {
 
 // Stores that aren't what they were.
 
-async fn restore(world: &World, backup: &[Entry]) {
+pub async fn restore(world: &World, backup: &[Entry]) {
     let leader = world.keys.leader();
     for entry in world.store.entries() {
         if entry.key != leader {

@@ -46,8 +46,6 @@ fn fields_of_a_service() {
             ],
             "udp",
         ),
-        (&["update: {strategy: «overlap}"], "update.strategy"),
-        (&["update: {onFailure: «rollback}"], "update.onFailure"),
         (&["security: {«userns: auto}"], "security.userns"),
         (&["«logging: {driver: journald}"], "logging"),
     ];
@@ -58,10 +56,7 @@ fn fields_of_a_service() {
 
 #[test]
 fn what_says_nothing_is_no_use_of_a_field() {
-    let lines = [
-        "devices: []",
-        "update: {strategy: sequential, onFailure: halt}",
-    ];
+    let lines = ["devices: []"];
     parse("blog", web(&lines).as_bytes()).unwrap();
 }
 

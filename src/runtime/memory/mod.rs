@@ -247,6 +247,16 @@ impl MemoryRuntime {
         });
     }
 
+    /// Somebody pauses the container: no signal reaches it.
+    pub fn pause_by_hand(&self, id_or_name: &str) {
+        self.with(|world| world.freeze(id_or_name, true));
+    }
+
+    /// Somebody lets the paused container go on.
+    pub fn unpause_by_hand(&self, id_or_name: &str) {
+        self.with(|world| world.freeze(id_or_name, false));
+    }
+
     /// Somebody creates and starts a container.
     pub fn run_by_hand(&self, spec: &ContainerSpec) -> ContainerId {
         let now = self.clock.now();

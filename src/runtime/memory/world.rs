@@ -312,8 +312,22 @@ impl World {
         self.tell(id, RuntimeEventKind::Died);
     }
 
+    /// Pauses a running container, or lets a paused one go on.
+    pub(super) fn freeze(&mut self, id: &str, frozen: bool) {
+        let (from, to) = if frozen {
+            (ContainerState::Running, ContainerState::Paused)
+        } else {
+            (ContainerState::Paused, ContainerState::Running)
+        };
+        if let Some(record) = self.find_mut(id).filter(|record| record.state == from) {
+            record.state = to;
+            self.tell(id, RuntimeEventKind::Paused);
+        }
+    }
+
     pub(super) fn signal(&mut self, id: &str, signal: &str) {
-        let Some(record) = self.find_mut(id).filter(|record| record.is_up()) else {
+        let reached = |record: &&mut Record| record.state == ContainerState::Running;
+        let Some(record) = self.find_mut(id).filter(reached) else {
             return;
         };
         if signal.trim_start_matches("SIG") == "KILL" {

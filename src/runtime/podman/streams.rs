@@ -327,6 +327,7 @@ fn kind(action: &str) -> RuntimeEventKind {
         "start" | "restart" => RuntimeEventKind::Started,
         "died" | "die" => RuntimeEventKind::Died,
         "remove" => RuntimeEventKind::Removed,
+        "pause" | "unpause" => RuntimeEventKind::Paused,
         _ => RuntimeEventKind::Other,
     }
 }

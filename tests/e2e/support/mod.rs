@@ -22,7 +22,7 @@ pub mod world;
 
 pub use etcd::Etcd;
 pub use images::Image;
-pub use manifest::{manifest, with_volume};
+pub use manifest::{manifest, with, with_volume};
 pub use podherd::{Options, Podherd, Response, Store, podherd};
 pub use podman::Podman;
 pub use sandbox::{Net, Process, Sandbox};
