@@ -49,7 +49,7 @@ fn health_of_web(snapshot: &Snapshot) -> Health {
 
 #[test]
 fn the_execution_that_failed_is_withdrawn_and_restarted_and_no_other() {
-    assert_eq!(repairs(&unhealthy("")), format!("withdraw web, {RESTART}"),);
+    assert_eq!(repairs(&unhealthy("")), format!("withdraw web, {RESTART}"));
     assert_eq!(repairs(&withdrawn(unhealthy(""))), RESTART);
     assert_eq!(repairs(&failing("", 9)), "Settled");
     let mut ended = unhealthy("");

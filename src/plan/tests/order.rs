@@ -140,7 +140,8 @@ fn whoever_gives_something_up_is_ended_before_it_is_made_for_another() {
         spec_of(app, name).volumes.push(data);
     };
     let published = |app: &mut App, name: &str| spec_of(app, name).ports[0].host = Some(9000);
-    let rows: [(&dyn Fn(&mut App, &str), &[&str]); 2] = [
+    type Row<'r> = (&'r dyn Fn(&mut App, &str), &'r [&'r str]);
+    let rows: [Row<'_>; 2] = [
         (&written, &["withdraw", "inhibit", "retire"]),
         (&published, &["withdraw", "retire"]),
     ];

@@ -42,9 +42,7 @@ impl Prober for Script {
     }
 }
 
-fn sick() -> Reply {
-    Ok(503)
-}
+const SICK: Reply = Ok(503);
 
 fn ours() -> Reply {
     Err(NoAnswer::Ours("too many open files".to_owned()))
@@ -144,7 +142,7 @@ async fn it_is_asked_once_an_interval_and_never_more_often() {
 
 #[tokio::test(start_paused = true)]
 async fn failing_twice_and_recovering_says_nothing() {
-    let world = world([sick(), sick(), Ok(200), sick(), sick(), Ok(200)]);
+    let world = world([SICK, SICK, Ok(200), SICK, SICK, Ok(200)]);
     world.follow(Some(execution(1)));
     world.pass(200).await;
     assert_eq!(world.dead(), []);
@@ -152,7 +150,7 @@ async fn failing_twice_and_recovering_says_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn failing_often_enough_in_a_row_is_told_once_and_asked_no_more() {
-    let world = world([Ok(200), sick()]);
+    let world = world([Ok(200), SICK]);
     world.follow(Some(execution(1)));
     world.pass(200).await;
     assert_eq!(world.asked().len(), 4);
@@ -177,7 +175,7 @@ async fn what_this_host_is_to_blame_for_neither_counts_nor_forgives() {
     blamed.pass(300).await;
     assert_eq!(blamed.dead(), []);
 
-    let between = world([sick(), ours(), sick(), ours(), sick()]);
+    let between = world([SICK, ours(), SICK, ours(), SICK]);
     between.follow(Some(execution(1)));
     between.pass(100).await;
     assert_eq!(between.dead().len(), 1);
@@ -234,7 +232,7 @@ async fn an_execution_is_followed_as_long_as_it_is_published() {
 
 #[tokio::test(start_paused = true)]
 async fn following_the_same_again_does_not_begin_anew() {
-    let world = world([sick()]);
+    let world = world([SICK]);
     for _ in 0..50 {
         world.follow(Some(execution(1)));
         world.pass(1).await;
@@ -245,7 +243,7 @@ async fn following_the_same_again_does_not_begin_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_execution_stays_dead_until_another_one_is_followed() {
-    let world = world([sick(), sick(), sick(), Ok(200)]);
+    let world = world([SICK, SICK, SICK, Ok(200)]);
     world.follow(Some(execution(1)));
     world.pass(40).await;
     assert_eq!(world.dead().len(), 1);
@@ -263,7 +261,7 @@ async fn a_dead_execution_stays_dead_until_another_one_is_followed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_late_answer_about_an_execution_that_is_not_followed_any_more_is_dropped() {
-    let world = world([sick()]);
+    let world = world([SICK]);
     world.follow(Some(execution(1)));
     let dead = Unhealthy {
         container: ContainerId::new("c-1"),

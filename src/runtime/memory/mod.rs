@@ -309,7 +309,7 @@ impl MemoryRuntime {
     pub fn sicken(&self, id_or_name: &str) {
         self.with(|world| {
             if let Some(record) = world.find_mut(id_or_name) {
-                record.sick = true;
+                record.sick = record.started_at;
             }
         });
     }

@@ -38,8 +38,8 @@ pub(super) struct Record {
     /// Each line with the start of the execution that wrote it.
     log: Vec<(Option<Timestamp>, String)>,
     pub(super) exec_code: Option<i64>,
-    /// Whether its probes fail until its next start.
-    pub(super) sick: bool,
+    /// Start of the execution whose probes fail.
+    pub(super) sick: Option<Timestamp>,
     /// Whether its image declares a health check.
     pub(super) has_healthcheck: bool,
     /// Whether a probe of this execution was seen already.
@@ -78,7 +78,7 @@ impl Record {
     pub(super) fn is_ready(&self) -> bool {
         let up_for = self.started.map(|started| started.elapsed());
         self.state == ContainerState::Running
-            && !self.sick
+            && !self.is_sick()
             && match self.behaves {
                 Behaviour::NeverReady => false,
                 Behaviour::SlowReady(after) => up_for.is_some_and(|up| up >= after),
@@ -86,10 +86,14 @@ impl Record {
             }
     }
 
+    fn is_sick(&self) -> bool {
+        self.sick.is_some() && self.sick == self.started_at
+    }
+
     /// Whether anything listens on its ports.
     pub(super) fn listens(&self) -> bool {
         self.state == ContainerState::Running
-            && (self.is_ready() || self.sick || self.behaves == Behaviour::NeverReady)
+            && (self.is_ready() || self.is_sick() || self.behaves == Behaviour::NeverReady)
     }
 
     pub(super) fn print(&mut self, line: &str) {
@@ -217,7 +221,7 @@ impl World {
             ports,
             log: Vec::new(),
             exec_code: None,
-            sick: false,
+            sick: None,
             has_healthcheck,
             probed: false,
         };
@@ -266,7 +270,6 @@ impl World {
         record.exit_code = None;
         record.oom_killed = false;
         record.probed = false;
-        record.sick = false;
         for line in record.prints.clone() {
             record.print(&line);
         }

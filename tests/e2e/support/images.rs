@@ -148,15 +148,15 @@ fn import_all(sandbox: &Sandbox) -> PathBuf {
             }
             command.args([path(&tar), image.reference()]);
         }
-        let made = command
+        let output = command
             .stdout(Stdio::null())
             .output()
             .expect("podman starts");
         assert!(
-            made.status.success(),
+            output.status.success(),
             "{}: {}",
             image.reference(),
-            String::from_utf8_lossy(&made.stderr)
+            String::from_utf8_lossy(&output.stderr)
         );
     }
     let root = home.join("root");
