@@ -26,6 +26,7 @@ mod probe;
 mod probe_form;
 mod quantity;
 mod schema;
+mod signal;
 mod spec;
 mod status_range;
 mod structure;
@@ -41,6 +42,7 @@ pub use ports::{AppProtocol, HttpRoute, Port, Protocol, StreamRoute, Tls};
 pub use probe::{Check, Liveness, Readiness, Startup};
 pub use quantity::{Bytes, Cpus, QuantityError, Timespan};
 pub use schema::schema;
+pub use signal::signal_number;
 pub use spec::{
     App, AppSpec, BindMount, LogDriver, Logging, OnFailure, PullPolicy, Resources, RestartPolicy,
     SecretFile, SecretRef, Security, ServiceSpec, Strategy, Tmpfs, Update, Userns, VolumeMount,

@@ -23,6 +23,7 @@ mod living;
 mod local_etcd;
 mod overlap;
 mod paused;
+mod ports;
 mod proxy;
 mod refusal;
 mod runtime;

@@ -18,6 +18,7 @@ mod create;
 mod fault;
 mod images;
 mod inspect;
+mod ports;
 mod socket;
 mod streams;
 #[cfg(test)]

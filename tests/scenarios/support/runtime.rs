@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use podherd::manifest::PullPolicy;
+use podherd::manifest::{Protocol, PullPolicy};
 use podherd::runtime::{
     Container, ContainerSpec, ContainerSummary, Image, Labels, Runtime, RuntimeError, RuntimeEvents,
 };
@@ -42,6 +42,10 @@ impl WatchedRuntime {
 impl Runtime for WatchedRuntime {
     async fn ping(&self) -> Result<(), RuntimeError> {
         self.watch.runtime.ping().await
+    }
+
+    async fn port_is_free(&self, protocol: Protocol, port: u16) -> Result<bool, RuntimeError> {
+        self.watch.runtime.port_is_free(protocol, port).await
     }
 
     async fn ensure_image(
