@@ -128,6 +128,9 @@ fn dropped_services_go_first_and_the_rest_follows_its_dependencies() {
     assert_eq!(told(&actions), expected.concat());
 }
 
+/// What makes a service hold something alone, and how it then ends.
+type Row<'r> = (&'r dyn Fn(&mut App, &str), &'r [&'r str]);
+
 /// What only one can hold: a volume that is written, a fixed host port.
 #[test]
 fn whoever_gives_something_up_is_ended_before_it_is_made_for_another() {
@@ -140,7 +143,6 @@ fn whoever_gives_something_up_is_ended_before_it_is_made_for_another() {
         spec_of(app, name).volumes.push(data);
     };
     let published = |app: &mut App, name: &str| spec_of(app, name).ports[0].host = Some(9000);
-    type Row<'r> = (&'r dyn Fn(&mut App, &str), &'r [&'r str]);
     let rows: [Row<'_>; 2] = [
         (&written, &["withdraw", "inhibit", "retire"]),
         (&published, &["withdraw", "retire"]),
