@@ -13,9 +13,6 @@ const NOT_YET: &[&str] = &[
     "spec.networks",
     "spec.placement",
     "spec.services.*.http.[*].tls=auto",
-    "spec.services.*.readiness.health",
-    "spec.services.*.liveness",
-    "spec.services.*.startup",
     "spec.services.*.security.userns",
     "spec.services.*.logging",
 ];

@@ -22,7 +22,7 @@ pub use next::{Next, next};
 pub use policy::Denied;
 pub use repair::{must_withdraw, repair};
 pub use request::{Answer, Pending, answer};
-pub use routes::{claims, routes};
+pub use routes::{claims, routes, watched};
 pub use sequence::{contend, deploy, remove};
 pub use snapshot::{Desired, Due, Snapshot};
 pub use status::{Phase, status};

@@ -2,14 +2,13 @@
 
 use crate::manifest::{OnFailure, ServiceName};
 use crate::state::{
-    ActiveService, Asked, OperationId, OutcomeKind, Request, RequestError, RevisionNumber,
-    StepState, Verb, Wish,
+    Asked, OperationId, OutcomeKind, Request, RequestError, RevisionNumber, StepState, Verb, Wish,
 };
 
 use super::health::{Health, health};
 use super::next::leftovers;
 use super::secrets::outdated;
-use super::sequence::{create, remove, retire, verify, withdraw};
+use super::sequence::{create, remove, retire, start_again, stop_and_start, verify, withdraw};
 use super::{Action, Desired, Snapshot};
 
 /// A request that waits for its answer.
@@ -186,6 +185,10 @@ fn start(snapshot: &Snapshot) -> Answer {
                 actions.push(withdraw(name, None));
                 actions.extend(create(name, service.revision));
             }
+            Health::Unhealthy => {
+                actions.push(withdraw(name, None));
+                actions.extend(stop_and_start(name, service));
+            }
             // One that is inhibited is refused by the step itself, for it alone.
             Health::Down { .. } | Health::Inhibited | Health::Unclear(_) => {
                 actions.push(withdraw(name, None));
@@ -194,15 +197,6 @@ fn start(snapshot: &Snapshot) -> Answer {
         }
     }
     Answer::Perform(actions)
-}
-
-fn start_again(name: &ServiceName, service: &ActiveService) -> Vec<Action> {
-    let mut actions = vec![Action::Start {
-        service: name.clone(),
-        container: Some(service.container.clone()),
-    }];
-    actions.extend(verify(name));
-    actions
 }
 
 /// Restarts the exact containers in place; rebuilds one that is gone, and one whose
@@ -257,13 +251,11 @@ fn restart(snapshot: &Snapshot, only: Option<&ServiceName>) -> Answer {
                 actions.push(retire(name, service, false));
                 actions.extend(create(name, service.revision));
             }
-            Health::Verified | Health::Unverified | Health::Down { .. } | Health::Unclear(_) => {
-                actions.push(Action::Stop {
-                    service: name.clone(),
-                    container: service.container.clone(),
-                });
-                actions.extend(start_again(name, service));
-            }
+            Health::Verified
+            | Health::Unverified
+            | Health::Unhealthy
+            | Health::Down { .. }
+            | Health::Unclear(_) => actions.extend(stop_and_start(name, service)),
         }
     }
     Answer::Perform(actions)

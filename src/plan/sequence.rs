@@ -191,6 +191,26 @@ pub(super) fn verify(name: &ServiceName) -> Vec<Action> {
     ]
 }
 
+/// Starts the exact container that ACTIVE names, and verifies it.
+pub(super) fn start_again(name: &ServiceName, service: &ActiveService) -> Vec<Action> {
+    let mut actions = vec![Action::Start {
+        service: name.clone(),
+        container: Some(service.container.clone()),
+    }];
+    actions.extend(verify(name));
+    actions
+}
+
+/// The same for one that still runs.
+pub(super) fn stop_and_start(name: &ServiceName, service: &ActiveService) -> Vec<Action> {
+    let mut actions = vec![Action::Stop {
+        service: name.clone(),
+        container: service.container.clone(),
+    }];
+    actions.extend(start_again(name, service));
+    actions
+}
+
 pub(super) fn withdraw(name: &ServiceName, drain: Option<&ContainerId>) -> Action {
     Action::Withdraw {
         service: name.clone(),

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::manifest::ServiceName;
+use crate::manifest::{RestartPolicy, ServiceName};
+use crate::runtime::Container;
 use crate::state::{
     ActiveService, Condition, ConditionType, OutcomeKind, ServiceStatus, Status, StepState, Truth,
     Verb,
 };
 
 use super::health::{Health, health};
+use super::repair::{restarts, wants_restart};
 use super::secrets::outdated;
 use super::{Desired, Due, Snapshot};
 
@@ -321,25 +323,53 @@ fn why_unverified(
     service: &ActiveService,
 ) -> Option<Unverified> {
     let health = health(snapshot, service);
+    let what = match (health, snapshot.container(&service.container)) {
+        (Health::Unhealthy, Some(container)) => unhealthy(snapshot, name, container),
+        _ => unverified(name, health),
+    };
     let waits = matches!(snapshot.restart_due.get(name), Some(Due::After(_)));
-    let (reason, wait) = match health {
+    let policy = restarts(snapshot, name);
+    let (reason, rest) = match health {
         Health::Verified => return None,
-        Health::Down { .. } | Health::Unverified if waits => (
-            "CrashLoopBackOff",
-            "; it came down again and again, and waits for its next start",
+        Health::Down { exit_code } if !wants_restart(snapshot, name, exit_code) => (
+            match exit_code {
+                Some(0) => "Completed",
+                _ => "Exited",
+            },
+            format!(", and restart: {policy:?} leaves it down"),
         ),
-        _ => ("ServiceNotVerified", ""),
+        Health::Unhealthy if policy == RestartPolicy::Never => (
+            "Unhealthy",
+            format!("; it is withdrawn, and restart: {policy:?} leaves it so"),
+        ),
+        Health::Down { .. } | Health::Unverified | Health::Unhealthy if waits => (
+            "CrashLoopBackOff",
+            "; it came down again and again, and waits for its next start".to_owned(),
+        ),
+        Health::Unhealthy => ("Unhealthy", String::new()),
+        Health::Unverified
+        | Health::Down { .. }
+        | Health::Missing
+        | Health::Inhibited
+        | Health::Unclear(_) => ("ServiceNotVerified", String::new()),
     };
     Some(Unverified {
         reason,
-        message: format!("{}{wait}", unverified(name, health)),
+        message: format!("{what}{rest}"),
     })
+}
+
+fn unhealthy(snapshot: &Snapshot, name: &ServiceName, container: &Container) -> String {
+    let failed = snapshot.failed(container);
+    let why = failed.map_or("it fails", |failed| failed.message.as_str());
+    format!("service {name} isn't healthy: {why}")
 }
 
 fn unverified(name: &ServiceName, health: Health) -> String {
     let what = match health {
         Health::Verified => "is verified".to_owned(),
         Health::Unverified => "runs, but isn't verified yet".to_owned(),
+        Health::Unhealthy => "fails its liveness probe".to_owned(),
         Health::Down {
             exit_code: Some(code),
         } => format!("ended with exit code {code}"),

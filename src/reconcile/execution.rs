@@ -1,9 +1,9 @@
 //! Steps on a container's execution: start, inspect, probe.
 
 use crate::manifest::{Port, ServiceName};
-use crate::probe::{ProbeFailure, ProbeFailureKind, wait_ready};
+use crate::probe::{ProbeFailure, ProbeFailureKind, Subject, wait_ready, wait_started};
 use crate::runtime::{Container, ContainerState, RuntimeError, deadline};
-use crate::state::{Bind, BindClaim, ContainerId, Diagnostics};
+use crate::state::{Bind, BindClaim, ContainerId};
 use crate::store::Changes;
 
 use super::candidate::Candidate;
@@ -12,11 +12,6 @@ use super::run::Run;
 
 /// How often a candidate is made again because its port turned out taken.
 const PORT_TRIES: u32 = 3;
-/// Stands for the log of a container with secrets.
-const WITHHELD: &str = "(the service has secrets, which its log may show: it isn't kept here; \
-                        follow `podman logs` on the host at the next try)";
-/// Lines of a failed container's log that the journal keeps.
-const LOG_LINES: usize = 50;
 
 impl Run<'_> {
     /// Starts the candidate, or the container that ACTIVE names, and inspects
@@ -55,7 +50,8 @@ impl Run<'_> {
                 Err(error) if error.is_ambiguous() && self.runs(&container).await => break,
                 Err(error) => {
                     let mut failure = runtime_failure(&error);
-                    failure.diagnostics = Some(self.diagnostics(service, &container, None).await);
+                    let diagnostics = self.diagnostics(service, &container, Vec::new());
+                    failure.diagnostics = Some(diagnostics.await);
                     return Err(failure.into());
                 }
             }
@@ -176,19 +172,22 @@ impl Run<'_> {
         self.journal.begin(index, Changes::default()).await?;
         let candidate = self.candidate(service)?.clone();
         let container = self.container_of(service)?;
-        let readiness = self
-            .pinned_at(service, candidate.revision)?
-            .spec
-            .effective_readiness();
-        let ctx = self.ctx;
-        let probing = wait_ready(
-            ctx.prober.as_ref(),
-            ctx.runtime.as_ref(),
-            &container,
-            candidate.started_at,
-            &readiness,
-            &candidate.binds,
-        );
+        let spec = &self.pinned_at(service, candidate.revision)?.spec;
+        let (startup, readiness) = (spec.startup.clone(), spec.effective_readiness());
+        let subject = Subject {
+            prober: self.ctx.prober.as_ref(),
+            runtime: self.ctx.runtime.as_ref(),
+            container: &container,
+            started_at: candidate.started_at,
+            binds: &candidate.binds,
+        };
+        let probing = async {
+            // Its time doesn't count as the readiness'.
+            if let Some(startup) = &startup {
+                wait_started(subject, startup).await?;
+            }
+            wait_ready(subject, &readiness).await
+        };
         let answer = tokio::select! {
             biased;
             () = self.cancel.cancelled() => return Err(ReconcileError::Interrupted.into()),
@@ -210,39 +209,17 @@ impl Run<'_> {
     ) -> Failure {
         let reason = match failure.kind {
             ProbeFailureKind::TimedOut => "NotReady",
+            ProbeFailureKind::NotStarted => "NotStarted",
             ProbeFailureKind::Exited => "ContainerExited",
             ProbeFailureKind::Restarted | ProbeFailureKind::Gone => "ContainerMoved",
             ProbeFailureKind::Impossible => "ProbeImpossible",
         };
         let message = failure.message.clone();
-        let diagnostics = Some(self.diagnostics(service, container, Some(failure)).await);
+        let diagnostics = self.diagnostics(service, container, failure.answers);
+        let diagnostics = Some(diagnostics.await);
         Failure {
             diagnostics,
             ..Failure::passing(reason, message)
-        }
-    }
-
-    /// What the journal keeps about a container that failed. The log of one with
-    /// secrets stays on the host: it may show them, and the journal is in etcd.
-    async fn diagnostics(
-        &self,
-        service: &ServiceName,
-        container: &ContainerId,
-        probe: Option<ProbeFailure>,
-    ) -> Diagnostics {
-        let runtime = &self.ctx.runtime;
-        let log_tail = if self.has_secrets(service) {
-            vec![WITHHELD.to_owned()]
-        } else {
-            let tail = runtime.logs(container, LOG_LINES, None).await;
-            tail.unwrap_or_default()
-        };
-        let found = runtime.inspect(container.as_str()).await.ok().flatten();
-        Diagnostics {
-            log_tail,
-            exit_code: found.as_ref().and_then(|found| found.exit_code),
-            oom_killed: found.as_ref().is_some_and(|found| found.oom_killed),
-            probe_answers: probe.map(|probe| probe.answers).unwrap_or_default(),
         }
     }
 }

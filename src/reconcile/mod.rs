@@ -10,6 +10,8 @@
 //!   `resources`, `secrets`, `candidate` with its `claims`, `execution`, `publish` and
 //!   `removal` are the effects of its steps.
 //! - `permission` asks the node's policy, and images go through it.
+//! - `diagnostics` is what the journal keeps of a container that failed, and
+//!   `redact` what it leaves out of that.
 //! - `requests` answers what people ask for by key.
 //! - `recover` reconciles an operation that was interrupted.
 //! - `failpoint` lets a test crash it anywhere.
@@ -23,6 +25,7 @@
 mod candidate;
 mod claims;
 mod damage;
+mod diagnostics;
 mod error;
 mod execution;
 mod failpoint;
@@ -36,6 +39,7 @@ mod preflight;
 mod preview;
 mod publish;
 mod recover;
+mod redact;
 mod removal;
 mod requests;
 mod resources;
@@ -59,9 +63,9 @@ use crate::clock::{Clock, Entropy};
 use crate::manifest::{AppName, NodeName};
 use crate::plan::{self, Next, Phase, Snapshot};
 use crate::policy::HostPolicy;
-use crate::probe::Prober;
+use crate::probe::{Prober, Vitals};
 use crate::runtime::Runtime;
-use crate::state::Verb;
+use crate::state::{Active, Revision, Verb};
 use crate::store::{Newest, NotLeading, Records};
 use crate::traffic::Traffic;
 
@@ -85,6 +89,8 @@ pub struct Context {
     pub traffic: Arc<dyn Traffic>,
     /// The network part of probes.
     pub prober: Arc<dyn Prober>,
+    /// The liveness of what is published.
+    pub vitals: Vitals,
     /// The calendar.
     pub clock: Arc<dyn Clock>,
     /// Chance.
@@ -101,6 +107,11 @@ impl Context {
     /// Whether an effect with this deadline may begin.
     fn permit(&self, deadline: Duration) -> Result<(), NotLeading> {
         self.records.authority().permit(deadline).map(|_| ())
+    }
+
+    /// Asks the liveness of what is published now, and of nothing else of the app.
+    fn follow(&self, app: &AppName, active: &Active, revisions: &[Revision]) {
+        self.vitals.follow(app, plan::watched(active, revisions));
     }
 }
 
@@ -159,6 +170,18 @@ impl Reconciler {
     pub async fn begin_term(&self) {
         self.ctx.ports.reset().await;
         self.pacing.forget();
+        self.ctx.vitals.forget();
+    }
+
+    /// Ends what only goes on while this controller leads.
+    pub fn end_term(&self) {
+        self.ctx.vitals.forget();
+    }
+
+    /// The next app of which something published failed its liveness probe. One
+    /// listener only.
+    pub async fn unhealthy(&self) -> AppName {
+        self.ctx.vitals.changed().await
     }
 
     /// One pass over one app. `cancel` ends it at the next safe point.
@@ -182,6 +205,8 @@ impl Reconciler {
                     return Err(error);
                 }
             };
+            self.ctx
+                .follow(app, &snapshot.records.active, &snapshot.records.revisions);
             let step = plan::next(&snapshot);
             tracing::debug!(app = %app, next = ?step, "decided");
             match self.take(app, &snapshot, step, cancel).await {
@@ -208,6 +233,7 @@ impl Reconciler {
         match next {
             Next::Recover(id) => self.recover(snapshot, &id).await?,
             Next::Sweep(actions) | Next::Repair(actions) => {
+                self.tell_unhealthy(snapshot, &actions).await;
                 return self.upkeep(snapshot, Verb::Recover, &actions, cancel).await;
             }
             Next::Remove(actions) => {

@@ -30,8 +30,8 @@ impl Reconciler {
             app: app.clone(),
             node: self.ctx.node.clone(),
             desired: desired(app, records.manifest.as_ref()),
+            unhealthy: self.ctx.vitals.unhealthy(app),
             restarts: self.pacing.restarts(app),
-            restart_due: self.pacing.restart_due(app, &records.active, &containers),
             deploy_due: retry,
             requests: self.requests(app, &records),
             records,
@@ -39,9 +39,11 @@ impl Reconciler {
             containers,
             strangers,
             secrets,
+            restart_due: BTreeMap::new(),
             denied: None,
             verdicts: BTreeMap::new(),
         };
+        snapshot.restart_due = self.pacing.restart_due(&snapshot);
         self.judge(&mut snapshot).await;
         Ok(snapshot)
     }

@@ -1,6 +1,6 @@
 //! Everything that can be known to fail before anything is touched: images are
-//! allowed, present and pinned, their volumes mapped, what is asked of the host is
-//! allowed, ports free, secrets there, routes free.
+//! allowed, present and pinned, their volumes mapped, the health checks that probes ask
+//! for there, what is asked of the host is allowed, ports free, secrets there, routes free.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use tokio_util::sync::CancellationToken;
 
-use crate::manifest::{App, AppName, Protocol, ServiceName, ServiceSpec};
+use crate::manifest::{App, AppName, Check, Protocol, ServiceName, ServiceSpec};
 use crate::plan::{self, Action, Desired, Phase, Snapshot};
 use crate::runtime::Image;
 use crate::state::{
@@ -160,6 +160,7 @@ impl Reconciler {
                 let image = self.ctx.named_image(&spec.image, spec.pull_policy).await;
                 let image = image.map_err(|failure| named(&name, failure))?;
                 check_volumes(&name, &spec, &image)?;
+                check_health(&name, &spec, &image)?;
                 Ok::<_, StepError>((
                     name,
                     PinnedService {
@@ -332,6 +333,34 @@ fn check_volumes(name: &ServiceName, spec: &ServiceSpec, image: &Image) -> Resul
             ),
         )
         .into()),
+    }
+}
+
+/// A probe can run only a health check that the image has.
+fn check_health(name: &ServiceName, spec: &ServiceSpec, image: &Image) -> Result<(), StepError> {
+    let probes = [
+        ("startup", spec.startup.as_ref().map(|probe| &probe.check)),
+        (
+            "readiness",
+            spec.readiness.as_ref().map(|probe| &probe.check),
+        ),
+        ("liveness", spec.liveness.as_ref().map(|probe| &probe.check)),
+    ];
+    let asks = |(_, check): &&(&str, Option<&Check>)| *check == Some(&Check::Health);
+    match probes.iter().find(asks) {
+        Some((probe, _)) if !image.healthcheck => {
+            let failure = Failure::lasting(
+                "ImageWithoutHealthcheck",
+                format!(
+                    "its {probe} asks for the image's own health check, and the image {} declares \
+                     none: use http, tcp or exec, or build it with a HEALTHCHECK (in the docker \
+                     format: OCI images can't have one)",
+                    spec.image
+                ),
+            );
+            Err(named(name, failure).into())
+        }
+        _ => Ok(()),
     }
 }
 

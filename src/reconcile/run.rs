@@ -7,6 +7,7 @@ use tracing::Instrument as _;
 
 use crate::manifest::{AppName, ServiceName};
 use crate::plan::{Action, Phase, Snapshot, status};
+use crate::probe::Unhealthy;
 use crate::state::{
     Active, BindClaim, ContainerId, Inhibition, Operation, OperationId, Outcome, OutcomeKind,
     Ownership, Request, Revision, Status, Step, StepKind, Verb,
@@ -33,6 +34,8 @@ pub(super) struct Run<'c> {
     pub candidates: BTreeMap<ServiceName, Candidate>,
     /// Every inhibition, as the steps done so far leave them.
     pub inhibitions: Vec<Inhibition>,
+    /// Executions that failed their liveness probe.
+    pub unhealthy: Vec<Unhealthy>,
     /// The names of the containers that are there, as the steps done so far leave them.
     pub names: BTreeMap<ContainerId, String>,
     pub journal: Journal<'c>,
@@ -146,6 +149,7 @@ impl Reconciler {
             revisions,
             candidates: BTreeMap::new(),
             inhibitions: snapshot.records.inhibitions.clone(),
+            unhealthy: snapshot.unhealthy.clone(),
             names: snapshot
                 .containers
                 .iter()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::manifest::AppName;
-use crate::plan::{self, Phase, Snapshot};
+use crate::plan::{self, Action, Phase, Snapshot};
 use crate::state::{Event, EventType, Operation};
 use crate::store::Changes;
 
@@ -85,6 +85,31 @@ impl Reconciler {
             at: self.ctx.clock.now(),
         }));
         self.tell(app, &events).await;
+    }
+
+    /// Tells people which services are withdrawn because they failed their liveness
+    /// probe, and how.
+    pub(super) async fn tell_unhealthy(&self, snapshot: &Snapshot, actions: &[Action]) {
+        let withdrawn = actions.iter().filter_map(|action| match action {
+            Action::Withdraw { service, .. } => Some(service),
+            _ => None,
+        });
+        let failed = withdrawn.filter_map(|service| {
+            let active = snapshot.records.active.services.get(service)?;
+            let failed = snapshot.failed(snapshot.container(&active.container)?)?;
+            Some(Event {
+                r#type: EventType::Warning,
+                reason: "Unhealthy".to_owned(),
+                message: format!("service {service} is withdrawn: {}", failed.message),
+                service: Some(service.clone()),
+                operation: None,
+                at: self.ctx.clock.now(),
+            })
+        });
+        let events: Vec<Event> = failed.collect();
+        if !events.is_empty() {
+            self.tell(&snapshot.app, &events).await;
+        }
     }
 
     /// Writes events, for people only.

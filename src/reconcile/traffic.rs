@@ -30,6 +30,8 @@ impl Run<'_> {
             active.verified = None;
             active.binds.clear();
         }
+        // What is ended on purpose isn't found dead.
+        self.ctx.follow(self.app, &self.active, &self.revisions);
         self.stage_active()
     }
 
@@ -129,6 +131,7 @@ impl Run<'_> {
             active.verified = None;
             active.binds.clear();
         }
+        self.ctx.follow(self.app, &self.active, &self.revisions);
         self.stage_active()
     }
 

@@ -218,6 +218,10 @@ pub trait Runtime: Send + Sync + fmt::Debug {
         within: Duration,
     ) -> Result<i64, RuntimeError>;
 
+    /// Runs the health check that the container has from its image, once, and says
+    /// whether it passed. One without such a check is refused.
+    async fn healthcheck(&self, id: &ContainerId, within: Duration) -> Result<bool, RuntimeError>;
+
     /// The labels of a volume; `None` when there is none.
     async fn volume(&self, name: &str) -> Result<Option<Labels>, RuntimeError>;
 

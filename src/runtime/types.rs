@@ -23,6 +23,8 @@ pub struct Image {
     pub digest: Digest,
     /// Paths that it declares as volumes.
     pub volumes: Vec<String>,
+    /// Whether it declares a health check.
+    pub healthcheck: bool,
 }
 
 /// All that a container is created from. Its `Debug` names environment variables

@@ -129,6 +129,11 @@ impl<R: Runtime> Runtime for MeteredRuntime<R> {
             .await
     }
 
+    async fn healthcheck(&self, id: &ContainerId, within: Duration) -> Result<bool, RuntimeError> {
+        self.time("healthcheck", self.inner.healthcheck(id, within))
+            .await
+    }
+
     async fn volume(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
         self.time("volume", self.inner.volume(name)).await
     }

@@ -21,6 +21,7 @@ mod failpoints;
 mod heal;
 mod leadership;
 mod listeners;
+mod living;
 mod local_etcd;
 mod overlap;
 mod paused;

@@ -79,6 +79,7 @@ async fn it_does_what_a_runtime_must_do() {
         stubborn: Image::IgnoresTerm.reference(),
         exits: Image::ExitsAtOnce.reference(),
         with_volume: Image::WithVolume.reference(),
+        with_healthcheck: Image::WithHealthcheck.reference(),
     })
     .await;
 }

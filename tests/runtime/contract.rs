@@ -32,6 +32,8 @@ pub struct Host {
     pub exits: &'static str,
     /// Like web, and declares the volume /data.
     pub with_volume: &'static str,
+    /// Like web, and declares a health check that passes.
+    pub with_healthcheck: &'static str,
 }
 
 impl Host {
@@ -123,6 +125,7 @@ pub async fn check_all(host: &Host) {
     events(host).await;
     logs(host).await;
     exec(host).await;
+    healthcheck(host).await;
     waits(host).await;
 }
 
@@ -603,6 +606,31 @@ async fn exec(host: &Host) {
     runtime.remove(&id, true).await.unwrap();
     let error = runtime.exec(&id, &command, SOON).await.unwrap_err();
     assert!(error.is_not_found(), "{error}");
+}
+
+async fn healthcheck(host: &Host) {
+    let runtime = &host.runtime;
+    let image = runtime
+        .ensure_image(host.with_healthcheck, PullPolicy::Never)
+        .await
+        .unwrap();
+    assert!(image.healthcheck);
+    let plain = runtime.ensure_image(host.web, PullPolicy::Never).await;
+    assert!(!plain.unwrap().healthcheck);
+
+    let id = host.created("health", host.with_healthcheck).await;
+    let error = runtime.healthcheck(&id, SOON).await.unwrap_err();
+    assert!(matches!(error, RuntimeError::Refused { .. }), "{error}");
+    runtime.start(&id).await.unwrap();
+    assert!(runtime.healthcheck(&id, SOON).await.unwrap());
+    runtime.remove(&id, true).await.unwrap();
+    let error = runtime.healthcheck(&id, SOON).await.unwrap_err();
+    assert!(error.is_not_found(), "{error}");
+
+    let id = host.started("unhealthy", host.web).await;
+    let error = runtime.healthcheck(&id, SOON).await.unwrap_err();
+    assert!(matches!(error, RuntimeError::Refused { .. }), "{error}");
+    runtime.remove(&id, true).await.unwrap();
 }
 
 async fn waits(host: &Host) {

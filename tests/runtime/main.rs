@@ -52,6 +52,7 @@ async fn it_does_what_a_runtime_must_do() {
             "localhost/volume",
             MemoryImage::new("volume").volume("/data"),
         ),
+        ("localhost/health", MemoryImage::new("health").healthcheck()),
     ];
     for (reference, image) in images {
         runtime.load_image(reference, image);
@@ -62,6 +63,7 @@ async fn it_does_what_a_runtime_must_do() {
         stubborn: "localhost/stubborn",
         exits: "localhost/exits",
         with_volume: "localhost/volume",
+        with_healthcheck: "localhost/health",
     })
     .await;
 }

@@ -21,7 +21,7 @@
 //! | 12 nothing without our label is changed | `refused::a_volume_of_somebody_else_is_never_taken_over`, `refused::a_network_of_somebody_else_is_never_taken_over`, `strange::a_container_of_an_unknown_incarnation_is_left_alone_and_reported` |
 //! | 13 without leadership nothing is written or started | `leading`, the watch on every effect and every fence |
 //! | 15 an empty or older store stops nothing | `strange::a_restored_backup_is_held_for_a_person_and_stops_nothing`, `strange::an_empty_store_stops_nothing` |
-//! | 16 no log or secret in errors, events, status | `failing::a_failed_readiness_is_journaled_with_its_log_and_told_without_it`, the check after every pass |
+//! | 16 no log in errors, events, status, no secret anywhere | `failing::a_failed_readiness_is_journaled_with_its_log_and_told_without_it`, the check after every pass |
 
 // A test says what went wrong by panicking.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -33,6 +33,7 @@ mod history;
 mod interrupted;
 mod leading;
 mod listening;
+mod living;
 mod lost;
 mod overlapping;
 mod paused;

@@ -163,8 +163,10 @@ refusals! { web, "spec.services.web.":
         ["readiness: {none: {}, successes: «0}"] at "readiness.successes" says "from 1 to 1000";
     a_liveness_interval_of_zero_is_refused:
         ["liveness: {health: {}, interval: «0s}"] at "liveness.interval" says "longer than zero";
-    no_failure_in_a_row_is_refused:
-        ["liveness: {health: {}, failures: «0}"] at "liveness.failures" says "from 1 to 1000";
+    a_single_failed_try_says_nothing:
+        ["liveness: {health: {}, failures: «1}"] at "liveness.failures" says "from 2 to 1000";
+    a_liveness_timeout_of_zero_is_refused:
+        ["liveness: {health: {}, timeout: «0s}"] at "liveness.timeout" says "longer than zero";
     a_liveness_that_looks_at_the_log_is_refused:
         ["liveness: {«log: {contains: up}}"] at "liveness.log" says "nothing about a running service";
     a_startup_timeout_of_zero_is_refused:

@@ -33,9 +33,6 @@ fn fields_of_a_service() {
             &[PORTS, "http: [{host: a.example.com, port: a, tls: «auto}]"],
             "http[0].tls",
         ),
-        (&["readiness: {«health: {}}"], "readiness.health"),
-        (&["«liveness: {health: {}}"], "liveness"),
-        (&["«startup: {health: {}}"], "startup"),
         (&["security: {«userns: auto}"], "security.userns"),
         (&["«logging: {driver: journald}"], "logging"),
     ];
@@ -46,7 +43,7 @@ fn fields_of_a_service() {
 
 #[test]
 fn what_says_nothing_is_no_use_of_a_field() {
-    let lines = ["tcp: []", "liveness:"];
+    let lines = ["tcp: []", "logging:"];
     parse("blog", web(&lines).as_bytes()).unwrap();
 }
 

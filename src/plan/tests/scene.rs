@@ -83,6 +83,7 @@ pub fn empty() -> Snapshot {
         containers: Vec::new(),
         strangers: Vec::new(),
         secrets: BTreeMap::new(),
+        unhealthy: Vec::new(),
         restarts: BTreeMap::new(),
         deploy_due: Due::Now,
         restart_due: BTreeMap::new(),

@@ -271,6 +271,26 @@ impl Runtime for MemoryRuntime {
         })
     }
 
+    async fn healthcheck(&self, id: &ContainerId, _within: Duration) -> Result<bool, RuntimeError> {
+        let name = self.name_of(id.as_str());
+        self.call(Call::Healthcheck, &name, || {
+            self.with(|world| {
+                let record = world.find(id.as_str()).ok_or_else(|| no_container(id))?;
+                let refused = |why: &str| RuntimeError::Refused {
+                    call: Call::Healthcheck.name(),
+                    message: why.to_owned(),
+                };
+                if !record.has_healthcheck {
+                    return Err(refused("the container has no health check"));
+                }
+                if !record.is_up() {
+                    return Err(refused("the container doesn't run"));
+                }
+                Ok(record.is_ready())
+            })
+        })
+    }
+
     async fn volume(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
         self.call(Call::Volume, name, || {
             Ok(self.with(|world| world.volumes.get(name).cloned()))

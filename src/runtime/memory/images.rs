@@ -37,6 +37,8 @@ pub struct MemoryImage {
     pub behaves: Behaviour,
     /// What its containers print at each start.
     pub prints: Vec<String>,
+    /// Whether it declares a health check.
+    pub healthcheck: bool,
 }
 
 impl MemoryImage {
@@ -47,6 +49,7 @@ impl MemoryImage {
             volumes: Vec::new(),
             behaves: Behaviour::Ready,
             prints: Vec::new(),
+            healthcheck: false,
         }
     }
 
@@ -61,6 +64,13 @@ impl MemoryImage {
     #[must_use]
     pub fn volume(mut self, path: &str) -> Self {
         self.volumes.push(path.to_owned());
+        self
+    }
+
+    /// The same with a health check, which passes when the container is ready.
+    #[must_use]
+    pub fn healthcheck(mut self) -> Self {
+        self.healthcheck = true;
         self
     }
 
@@ -83,6 +93,7 @@ impl MemoryImage {
             id: self.id(),
             digest: self.digest.clone(),
             volumes: self.volumes.clone(),
+            healthcheck: self.healthcheck,
         }
     }
 }

@@ -334,6 +334,15 @@ impl MemoryRuntime {
         });
     }
 
+    /// Its probes fail until it is started again.
+    pub fn sicken(&self, id_or_name: &str) {
+        self.with(|world| {
+            if let Some(record) = world.find_mut(id_or_name) {
+                record.sick = record.started_at;
+            }
+        });
+    }
+
     /// From now on commands run in the container end with this code. Before that,
     /// they end with 0 when the container is ready and with 1 when it isn't.
     pub fn set_exec_code(&self, id_or_name: &str, code: i64) {

@@ -41,6 +41,10 @@ pub(super) struct Record {
     pub(super) exec_code: Option<i64>,
     /// What it sees of its secrets.
     pub(super) seen: Seen,
+    /// Start of the execution whose probes fail.
+    pub(super) sick: Option<Timestamp>,
+    /// Whether its image declares a health check.
+    pub(super) has_healthcheck: bool,
     /// Whether a probe of this execution was seen already.
     pub(super) probed: bool,
 }
@@ -78,6 +82,7 @@ impl Record {
     pub(super) fn is_ready(&self) -> bool {
         let up_for = self.started.map(|started| started.elapsed());
         self.state == ContainerState::Running
+            && !self.is_sick()
             && match self.behaves {
                 Behaviour::NeverReady => false,
                 Behaviour::SlowReady(after) => up_for.is_some_and(|up| up >= after),
@@ -85,10 +90,14 @@ impl Record {
             }
     }
 
+    fn is_sick(&self) -> bool {
+        self.sick.is_some() && self.sick == self.started_at
+    }
+
     /// Whether anything listens on its ports.
     pub(super) fn listens(&self) -> bool {
         self.state == ContainerState::Running
-            && (self.is_ready() || self.behaves == Behaviour::NeverReady)
+            && (self.is_ready() || self.is_sick() || self.behaves == Behaviour::NeverReady)
     }
 
     pub(super) fn print(&mut self, line: &str) {
@@ -193,6 +202,7 @@ impl World {
         let id = ContainerId::new(format!("{:064x}", self.created));
         let image = self.images.by_id(&spec.image_id);
         let behaves = image.map(|image| image.behaves).unwrap_or_default();
+        let has_healthcheck = image.is_some_and(|image| image.healthcheck);
         let prints = image.map(|image| image.prints.clone()).unwrap_or_default();
         for volume in &spec.volumes {
             self.volumes.entry(volume.name.clone()).or_default();
@@ -219,6 +229,8 @@ impl World {
             log: Vec::new(),
             exec_code: None,
             seen: self.secrets.at_create(spec),
+            sick: None,
+            has_healthcheck,
             probed: false,
         };
         self.containers.insert(self.created, record);

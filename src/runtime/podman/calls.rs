@@ -300,6 +300,10 @@ impl Runtime for Podman {
         self.run_in(id, command, within).await
     }
 
+    async fn healthcheck(&self, id: &ContainerId, within: Duration) -> Result<bool, RuntimeError> {
+        self.check_health(id, within).await
+    }
+
     async fn volume(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
         let volume = self.api.volumes().get(name);
         let found = bounded("inspect volume", self.deadlines.look, volume.inspect()).await?;

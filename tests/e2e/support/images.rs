@@ -26,6 +26,10 @@ while (1) {
     send(S, "$ENV{NAME}:$said", 0, $peer);
 }
 "#;
+/// How the image with a health check is made of another one.
+const HEALTHCHECK: &str = "FROM localhost/demo-web:1
+HEALTHCHECK CMD wget -q -O /dev/null http://127.0.0.1:8080/healthz && test ! -e /tmp/sick
+";
 
 /// An image that the tests deploy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +52,8 @@ pub enum Image {
     UdpEcho,
     /// `Web1` with a VOLUME /data of its own.
     WithVolume,
+    /// `Web1` with a HEALTHCHECK: it serves `/healthz`, and there is no `/tmp/sick`.
+    WithHealthcheck,
     /// Appends `start ID VERSION`, then `tick ID` every 50 ms, to /data/log, and serves
     /// version 1. A tick of one ID after the start of another is a double writer.
     Writer1,
@@ -58,7 +64,7 @@ pub enum Image {
 }
 
 impl Image {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Web1,
         Self::Web2,
         Self::NeverReady,
@@ -68,6 +74,7 @@ impl Image {
         Self::TcpOnly,
         Self::UdpEcho,
         Self::WithVolume,
+        Self::WithHealthcheck,
         Self::Writer1,
         Self::Writer2,
         Self::WriterNeverReady,
@@ -85,6 +92,7 @@ impl Image {
             Self::TcpOnly => "localhost/demo-web:tcp-only",
             Self::UdpEcho => "localhost/demo-udp:echo",
             Self::WithVolume => "localhost/demo-web:with-volume",
+            Self::WithHealthcheck => "localhost/demo-web:with-healthcheck",
             Self::Writer1 => "localhost/demo-writer:1",
             Self::Writer2 => "localhost/demo-writer:2",
             Self::WriterNeverReady => "localhost/demo-writer:never-ready",
@@ -103,7 +111,7 @@ impl Image {
     /// The arguments of `/bin/demo`: what it does, and which site it serves.
     fn behaviour(self) -> [&'static str; 2] {
         match self {
-            Self::Web1 | Self::WithVolume => ["web", "1"],
+            Self::Web1 | Self::WithVolume | Self::WithHealthcheck => ["web", "1"],
             Self::Web2 => ["web", "2"],
             Self::NeverReady => ["web", "sick"],
             Self::ExitsAtOnce => ["exit", "1"],
@@ -147,23 +155,32 @@ fn import_all(sandbox: &Sandbox) -> PathBuf {
     fs::create_dir(&home).expect("a directory for the images");
     for image in Image::ALL {
         let mut command = podman::command(sandbox, &home, "podman");
-        command.args(["import", "--quiet"]);
-        command.args([
-            "--change",
-            &format!("CMD {}", serde_json::json!(image.command())),
-        ]);
-        if image == Image::WithVolume {
-            command.args(["--change", "VOLUME /data"]);
+        if image == Image::WithHealthcheck {
+            // An import makes an OCI image, and those can't have one.
+            let recipe = home.join("Containerfile");
+            fs::write(&recipe, HEALTHCHECK).expect("a Containerfile");
+            command.args(["build", "--quiet", "--isolation", "chroot"]);
+            command.args(["--format", "docker", "--tag", image.reference()]);
+            command.args(["--file", path(&recipe), path(&home.join("context"))]);
+            fs::create_dir(home.join("context")).expect("an empty context");
+        } else {
+            command.args(["import", "--quiet"]);
+            let entry = format!("CMD {}", serde_json::json!(image.command()));
+            command.args(["--change", &entry]);
+            if image == Image::WithVolume {
+                command.args(["--change", "VOLUME /data"]);
+            }
+            command.args([path(&tar), image.reference()]);
         }
-        let imported = command
-            .args([path(&tar), image.reference()])
+        let output = command
             .stdout(Stdio::null())
             .output()
             .expect("podman starts");
         assert!(
-            imported.status.success(),
-            "podman import: {}",
-            String::from_utf8_lossy(&imported.stderr)
+            output.status.success(),
+            "{}: {}",
+            image.reference(),
+            String::from_utf8_lossy(&output.stderr)
         );
     }
     let root = home.join("root");

@@ -121,6 +121,10 @@ impl Runtime for WatchedRuntime {
         self.watch.runtime.exec(id, command, within).await
     }
 
+    async fn healthcheck(&self, id: &ContainerId, within: Duration) -> Result<bool, RuntimeError> {
+        self.watch.runtime.healthcheck(id, within).await
+    }
+
     async fn volume(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
         self.watch.runtime.volume(name).await
     }
