@@ -60,7 +60,8 @@ async fn a_service_is_published_with_its_listeners_and_withdrawn_with_them() {
     world.delete("pg").await;
     world.settle("pg").await;
     assert_eq!(world.traffic.routes(&"pg".parse().unwrap()), None);
-    assert_eq!(world.effects()[..2], ["intend-stopped", "withdraw db"]);
+    let order = ["intend-stopped", "inhibit db", "withdraw db"];
+    assert_eq!(world.effects()[..3], order);
 }
 
 /// Asserts that the app is turned away with this reason and these words.
