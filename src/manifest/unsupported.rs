@@ -12,8 +12,6 @@ use super::path::Path;
 const NOT_YET: &[&str] = &[
     "spec.networks",
     "spec.placement",
-    "spec.services.*.binds",
-    "spec.services.*.devices",
     "spec.services.*.http.[*].tls=auto",
     "spec.services.*.tcp",
     "spec.services.*.udp",

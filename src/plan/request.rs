@@ -98,7 +98,10 @@ fn deploy(snapshot: &Snapshot) -> Answer {
         Desired::App { .. } if snapshot.stopped() => {
             refused("Stopped", "the app is stopped: start it first")
         }
-        Desired::App { .. } => Answer::Deploy,
+        Desired::App { .. } => match &snapshot.denied {
+            Some(denied) => denied.clone().into(),
+            None => Answer::Deploy,
+        },
         Desired::Invalid { message, .. } => refused("InvalidManifest", message.clone()),
         Desired::Absent if snapshot.records.ownership.is_none() => {
             Answer::Dropped("there is no such app".to_owned())
@@ -161,7 +164,14 @@ fn start(snapshot: &Snapshot) -> Answer {
         wish: Wish::Running,
         inhibited: Vec::new(),
     }];
-    for (name, service) in &snapshot.records.active.services {
+    let services = &snapshot.records.active.services;
+    let mut denied = services
+        .iter()
+        .filter_map(|(name, service)| snapshot.return_denied(name, health(snapshot, service)));
+    if let Some(denied) = denied.next() {
+        return denied.into();
+    }
+    for (name, service) in services {
         match health(snapshot, service) {
             Health::Verified => {}
             Health::Unverified => {
@@ -226,8 +236,17 @@ fn restart(snapshot: &Snapshot, only: Option<&ServiceName>) -> Answer {
                 ),
             );
         }
+        let now = health(snapshot, service);
+        let denied = match now {
+            Health::Missing => snapshot.rebuild_denied(name),
+            _ if !secrets.files.is_empty() => snapshot.rebuild_denied(name),
+            _ => snapshot.start_denied(name),
+        };
+        if let Some(denied) = denied {
+            return denied.into();
+        }
         actions.push(withdraw(name, Some(&service.container)));
-        match health(snapshot, service) {
+        match now {
             Health::Missing => actions.extend(create(name, service.revision)),
             Health::Inhibited => {
                 return refused(
@@ -281,6 +300,7 @@ pub(super) fn roll_back_failed(snapshot: &Snapshot) -> Option<Vec<Action>> {
         Health::Missing | Health::Inhibited
     );
     let replaced = snapshot.container(&service.container).is_none();
-    (wanted.update.on_failure == OnFailure::Rollback && gone && replaced)
+    let allowed = snapshot.rebuild_denied(name).is_none();
+    (wanted.update.on_failure == OnFailure::Rollback && gone && replaced && allowed)
         .then(|| create(name, service.revision))
 }

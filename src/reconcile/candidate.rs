@@ -60,14 +60,16 @@ impl Run<'_> {
         let name = names::container(self.app, service, operation, attempt);
         let ports = self.claim_ports(index, service, &pinned, &name).await?;
         self.candidate_mut(service)?.made = Some(name.clone());
-        let image = self
-            .ctx
-            .runtime
-            .ensure_pinned(&pinned.spec.image, &pinned.digest)
-            .await
-            .map_err(|error| runtime_failure(&error))?;
+        let image = self.ctx.pinned_image(&pinned).await?;
         self.note_files(service).await?;
         let spec = self.container_spec(service, &candidate, &pinned, name.clone(), ports, image.id);
+        // Last, so that as little as can be happens between the look and the create.
+        let granted = self.ctx.grant(self.app, service, &pinned.spec).await?;
+        let spec = ContainerSpec {
+            binds: granted.binds,
+            devices: granted.devices,
+            ..spec
+        };
         self.ctx.permit(deadline::CREATE)?;
         let id = match self.ctx.runtime.create(&spec).await {
             Ok(id) => id,
@@ -168,6 +170,7 @@ impl Run<'_> {
             stop_timeout: spec.stop_grace.get(),
             resources: spec.resources.clone(),
             security: spec.security.clone(),
+            ..ContainerSpec::default()
         }
     }
 

@@ -9,8 +9,10 @@
 //! - `run` is the sequencer; `journal` is what it writes; `traffic`, `retire`,
 //!   `resources`, `secrets`, `candidate` with its `claims`, `execution`, `publish` and
 //!   `removal` are the effects of its steps.
+//! - `permission` asks the node's policy, and images go through it.
 //! - `requests` answers what people ask for by key.
 //! - `recover` reconciles an operation that was interrupted.
+//! - `failpoint` lets a test crash it anywhere.
 //! - `damage` tells people of a record that can't be read.
 //! - `supersede` says whether somebody wants something newer.
 //! - `pacing` remembers how often something failed, `ports` which host ports
@@ -23,10 +25,12 @@ mod claims;
 mod damage;
 mod error;
 mod execution;
+mod failpoint;
 mod journal;
 mod names;
 mod observe;
 mod pacing;
+mod permission;
 mod ports;
 mod preflight;
 mod preview;
@@ -54,6 +58,7 @@ pub use preview::Preview;
 use crate::clock::{Clock, Entropy};
 use crate::manifest::{AppName, NodeName};
 use crate::plan::{self, Next, Phase, Snapshot};
+use crate::policy::HostPolicy;
 use crate::probe::Prober;
 use crate::runtime::Runtime;
 use crate::state::Verb;
@@ -72,6 +77,8 @@ pub struct Context {
     pub node: NodeName,
     /// The records.
     pub records: Records,
+    /// What this host lets manifests have.
+    pub policy: Arc<dyn HostPolicy>,
     /// The runtime.
     pub runtime: Arc<dyn Runtime>,
     /// The traffic graph.

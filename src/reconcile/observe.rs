@@ -1,6 +1,6 @@
 //! Gathers what one pass decides from.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::{join_all, try_join};
 
@@ -26,7 +26,7 @@ impl Reconciler {
         let secrets = self.ctx.secrets_of(app, &records).await?;
         let (containers, strangers) = self.sort_out(&records, containers).await?;
         let retry = self.pacing.deploy(app, records.manifest.as_ref());
-        Ok(Snapshot {
+        let mut snapshot = Snapshot {
             app: app.clone(),
             node: self.ctx.node.clone(),
             desired: desired(app, records.manifest.as_ref()),
@@ -39,7 +39,11 @@ impl Reconciler {
             containers,
             strangers,
             secrets,
-        })
+            denied: None,
+            verdicts: BTreeMap::new(),
+        };
+        self.judge(&mut snapshot).await;
+        Ok(snapshot)
     }
 
     /// What people ask for, read.

@@ -1,5 +1,6 @@
 //! Everything that can be known to fail before anything is touched: images are
-//! present and pinned, their volumes mapped, ports free, secrets there, routes free.
+//! allowed, present and pinned, their volumes mapped, what is
+//! asked of the host is allowed, ports free, secrets there, routes free.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -119,6 +120,10 @@ impl Reconciler {
         source: i64,
         ownership: &Ownership,
     ) -> Result<Revision, StepError> {
+        for (name, spec) in &app.spec.services {
+            let granted = self.ctx.grant(&snapshot.app, name, spec).await;
+            granted.map_err(|failure| named(name, failure))?;
+        }
         let services = self.pin(app).await?;
         let revision = self.revision(snapshot, app, source, ownership, services);
         self.check_revision(snapshot, &revision).await?;
@@ -151,12 +156,8 @@ impl Reconciler {
         let pin = |(name, spec): (&ServiceName, &ServiceSpec)| {
             let (name, spec) = (name.clone(), with_app_env(app, spec));
             async move {
-                let image = self
-                    .ctx
-                    .runtime
-                    .ensure_image(&spec.image, spec.pull_policy)
-                    .await;
-                let image = image.map_err(|error| named(&name, runtime_failure(&error)))?;
+                let image = self.ctx.named_image(&spec.image, spec.pull_policy).await;
+                let image = image.map_err(|failure| named(&name, failure))?;
                 check_volumes(&name, &spec, &image)?;
                 Ok::<_, StepError>((
                     name,
@@ -266,7 +267,7 @@ pub(super) fn with_app_env(app: &App, spec: &ServiceSpec) -> ServiceSpec {
     spec
 }
 
-fn named(service: &ServiceName, failure: Failure) -> Failure {
+pub(super) fn named(service: &ServiceName, failure: Failure) -> Failure {
     Failure {
         message: format!("service {service}: {}", failure.message),
         ..failure

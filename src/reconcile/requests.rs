@@ -10,7 +10,8 @@ use crate::plan::{self, Answer, Pending, Snapshot};
 use crate::state::{Event, EventType, RevisionNumber, Verb};
 
 use super::Reconciler;
-use super::error::{Failure, ReconcileError, StepError, runtime_failure};
+use super::error::{Failure, ReconcileError, StepError};
+use super::preflight::named;
 use super::run::{Begin, Claimed};
 
 impl Reconciler {
@@ -101,25 +102,27 @@ impl Reconciler {
             }
             Err(StepError::Interrupted(error)) => Err(error),
             Err(StepError::Superseded) => Ok(()),
-            Err(StepError::Failed(failure)) => self.refuse(snapshot, &begin, failure).await,
+            Err(StepError::Failed(failure)) => {
+                // What is refused says nothing about the manifest.
+                begin.source = 0;
+                self.refuse(snapshot, &begin, failure).await
+            }
         }
     }
 
-    /// The preflight of a rollback: the pinned images and the secrets are there, everything
-    /// else is free.
+    /// The preflight of a rollback: all is still allowed, the pinned images and the
+    /// secrets are there, everything else is free.
     async fn check_rollback(
         &self,
         snapshot: &Snapshot,
         revision: &crate::state::Revision,
     ) -> Result<(), StepError> {
-        let pinned = revision.services.values().map(|pinned| {
-            self.ctx
-                .runtime
-                .ensure_pinned(&pinned.spec.image, &pinned.digest)
-        });
-        try_join_all(pinned)
-            .await
-            .map_err(|error| runtime_failure(&error))?;
+        for (name, pinned) in &revision.services {
+            let permitted = self.ctx.permit_making(&snapshot.app, name, pinned).await;
+            permitted.map_err(|failure| named(name, failure))?;
+        }
+        let pinned = revision.services.values();
+        try_join_all(pinned.map(|pinned| self.ctx.pinned_image(pinned))).await?;
         self.check_revision(snapshot, revision).await
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{SecretEnv, SecretMount};
-use crate::manifest::{Protocol, Resources, Security};
+use crate::manifest::{BindMount, Device, Protocol, Resources, Security};
 use crate::state::{ContainerId, Digest};
 
 /// Labels by key.
@@ -55,6 +55,10 @@ pub struct ContainerSpec {
     pub secret_env: Vec<SecretEnv>,
     /// Secrets as files.
     pub secret_files: Vec<SecretMount>,
+    /// Host paths.
+    pub binds: Vec<BindMount>,
+    /// Devices.
+    pub devices: Vec<Device>,
     /// Memory file systems.
     pub tmpfs: Vec<TmpfsMount>,
     /// Networks.
@@ -84,6 +88,8 @@ impl fmt::Debug for ContainerSpec {
             .field("labels", &self.labels)
             .field("ports", &self.ports)
             .field("volumes", &self.volumes)
+            .field("binds", &self.binds)
+            .field("devices", &self.devices)
             .field("networks", &self.networks)
             .finish_non_exhaustive()
     }
@@ -163,6 +169,8 @@ pub struct Container {
     pub oom_killed: bool,
     /// Host ports that it was given.
     pub ports: Vec<PortMapping>,
+    /// Host paths that it has mounted.
+    pub binds: Vec<BindMount>,
 }
 
 /// Podman's states of a container.

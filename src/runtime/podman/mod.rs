@@ -9,7 +9,7 @@
 //! environment in it.
 //!
 //! - [`fault`]: what a client says when a call fails.
-//! - [`create`], [`inspect`], [`images`]: to and from Podman's JSON.
+//! - [`create`], [`host_files`], [`inspect`], [`images`]: to and from Podman's JSON.
 //! - [`secrets`]: secrets, and the list of volumes.
 //! - [`streams`]: logs, events, and the output of a command.
 //! - [`calls`]: the [`Runtime`](super::Runtime) trait on top.
@@ -17,6 +17,7 @@
 mod calls;
 mod create;
 mod fault;
+mod host_files;
 mod images;
 mod inspect;
 mod ports;
@@ -162,6 +163,7 @@ impl Podman {
             exit_code: None,
             oom_killed: false,
             ports: Vec::new(),
+            binds: Vec::new(),
         }))
     }
 }
