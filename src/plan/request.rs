@@ -220,14 +220,6 @@ fn restart(snapshot: &Snapshot, only: Option<&ServiceName>) -> Answer {
         .filter(|(name, _)| only.is_none_or(|only| only == *name));
     let mut actions = Vec::new();
     for (name, service) in chosen {
-        let now = health(snapshot, service);
-        let denied = match now {
-            Health::Missing => snapshot.rebuild_denied(name),
-            _ => snapshot.start_denied(name),
-        };
-        if let Some(denied) = denied {
-            return denied.into();
-        }
         let secrets = outdated(snapshot, name, service);
         if let Some(secret) = secrets.missing.first() {
             return refused(
@@ -237,6 +229,15 @@ fn restart(snapshot: &Snapshot, only: Option<&ServiceName>) -> Answer {
                      started again: create it first"
                 ),
             );
+        }
+        let now = health(snapshot, service);
+        let denied = match now {
+            Health::Missing => snapshot.rebuild_denied(name),
+            _ if !secrets.files.is_empty() => snapshot.rebuild_denied(name),
+            _ => snapshot.start_denied(name),
+        };
+        if let Some(denied) = denied {
+            return denied.into();
         }
         actions.push(withdraw(name, Some(&service.container)));
         match now {

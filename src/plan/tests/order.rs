@@ -128,9 +128,6 @@ fn dropped_services_go_first_and_the_rest_follows_its_dependencies() {
     assert_eq!(told(&actions), expected.concat());
 }
 
-/// What makes a service hold something alone, and how it then ends.
-type Row<'r> = (&'r dyn Fn(&mut App, &str), &'r [&'r str]);
-
 /// What only one can hold: a volume that is written, a fixed host port.
 #[test]
 fn whoever_gives_something_up_is_ended_before_it_is_made_for_another() {
