@@ -10,7 +10,6 @@ use super::path::Path;
 
 /// Where the fields are: `*` is any key, `[*]` any item, and `=` asks for one value only.
 const NOT_YET: &[&str] = &[
-    "spec.networks",
     "spec.placement",
     "spec.services.*.secrets",
     "spec.services.*.files",

@@ -23,7 +23,9 @@ pub use sequence::{deploy, remove};
 pub use snapshot::{Desired, Due, Snapshot};
 pub use status::{Phase, status};
 
-use crate::manifest::ServiceName;
+use std::collections::BTreeSet;
+
+use crate::manifest::{NetworkName, ServiceName};
 use crate::state::{ContainerId, InhibitionReason, RevisionNumber, StepKind, Wish};
 
 /// One thing to do. Each becomes one journaled step.
@@ -130,7 +132,12 @@ pub enum Action {
     },
     /// Take the whole app out of the traffic graph, confirmed.
     WithdrawApp,
-    /// Remove the app's private networks.
+    /// Leave shared networks that no service is in any more.
+    Leave {
+        /// The networks.
+        networks: BTreeSet<NetworkName>,
+    },
+    /// Leave the shared networks, and remove the app's private ones.
     Reclaim,
     /// End the incarnation.
     End {
@@ -158,7 +165,7 @@ impl Action {
             Self::Publish { .. } => StepKind::Publish,
             Self::Traffic { .. } => StepKind::Traffic,
             Self::Intent { .. } => StepKind::Intent,
-            Self::Reclaim => StepKind::Reclaim,
+            Self::Leave { .. } | Self::Reclaim => StepKind::Reclaim,
             Self::End { .. } => StepKind::End,
         }
     }
@@ -179,7 +186,11 @@ impl Action {
             | Self::Probe { service }
             | Self::Publish { service } => Some(service),
             Self::Traffic { service } => service.as_ref(),
-            Self::Intent { .. } | Self::WithdrawApp | Self::Reclaim | Self::End { .. } => None,
+            Self::Intent { .. }
+            | Self::WithdrawApp
+            | Self::Leave { .. }
+            | Self::Reclaim
+            | Self::End { .. } => None,
         }
     }
 

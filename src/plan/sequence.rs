@@ -1,6 +1,8 @@
 //! The order of the actions of a deployment and of a removal.
 
-use crate::manifest::{ServiceName, Strategy};
+use std::collections::BTreeSet;
+
+use crate::manifest::{NetworkName, ServiceName, Strategy};
 use crate::state::{
     ActiveService, ContainerId, InhibitionReason, PinnedService, Revision, RevisionNumber, Wish,
 };
@@ -10,7 +12,7 @@ use super::{Action, Snapshot};
 
 /// Makes this revision serve: what the app no longer names is removed first,
 /// then each service that isn't already of this revision, verified, is
-/// replaced, in the revision's order.
+/// replaced, in the revision's order. Last, networks are left.
 pub fn deploy(snapshot: &Snapshot, revision: &Revision) -> Vec<Action> {
     let active = &snapshot.records.active.services;
     let dropped = active
@@ -29,7 +31,26 @@ pub fn deploy(snapshot: &Snapshot, revision: &Revision) -> Vec<Action> {
             None => actions.extend(create(name, revision.number)),
         }
     }
+    let networks = left(snapshot, revision);
+    if !networks.is_empty() {
+        actions.push(Action::Leave { networks });
+    }
     actions
+}
+
+/// The shared networks that no service of the new revision is in.
+fn left(snapshot: &Snapshot, revision: &Revision) -> BTreeSet<NetworkName> {
+    let named: BTreeSet<_> = revision
+        .services
+        .values()
+        .flat_map(|pinned| pinned.networks.iter().map(|network| &network.name))
+        .collect();
+    let ownership = snapshot.records.ownership.iter();
+    ownership
+        .flat_map(|ownership| ownership.shared_networks.keys())
+        .filter(|name| !named.contains(name))
+        .cloned()
+        .collect()
 }
 
 /// Whether the effective generation is what the new revision wants.

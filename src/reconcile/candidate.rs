@@ -2,11 +2,13 @@
 
 use jiff::Timestamp;
 
-use crate::manifest::ServiceName;
+use crate::manifest::{AppName, ServiceName};
 use crate::runtime::{
     ContainerSpec, NetworkAttachment, PortMapping, TmpfsMount, VolumeAttachment, deadline,
 };
-use crate::state::{Bind, BindClaim, ContainerId, PinnedService, RevisionNumber, Warning, labels};
+use crate::state::{
+    Bind, BindClaim, ContainerId, Incarnation, PinnedService, RevisionNumber, Warning, labels,
+};
 
 use super::error::{Failure, ReconcileError, StepError, runtime_failure};
 use super::names;
@@ -23,6 +25,25 @@ pub(super) struct Candidate {
     pub step: usize,
     pub started_at: Option<Timestamp>,
     pub binds: Vec<Bind>,
+}
+
+/// The private network, where services find each other by name, and the shared ones,
+/// where the name says whose it is.
+fn attachments(
+    app: &AppName,
+    incarnation: Incarnation,
+    service: &ServiceName,
+    pinned: &PinnedService,
+) -> Vec<NetworkAttachment> {
+    let private = NetworkAttachment {
+        name: names::network(app, incarnation),
+        aliases: vec![service.to_string()],
+    };
+    let shared = pinned.networks.iter().map(|network| NetworkAttachment {
+        name: network.name.to_string(),
+        aliases: vec![names::shared_alias(app, service)],
+    });
+    std::iter::once(private).chain(shared).collect()
 }
 
 impl Run<'_> {
@@ -115,7 +136,7 @@ impl Run<'_> {
         }
         ContainerSpec {
             name,
-            hostname: service.to_string(),
+            hostname: names::hostname(self.app, service, pinned),
             image_id,
             entrypoint: spec.command.clone(),
             command: spec.args.clone(),
@@ -141,10 +162,7 @@ impl Run<'_> {
                     size: tmpfs.size.map(crate::manifest::Bytes::get),
                 })
                 .collect(),
-            networks: vec![NetworkAttachment {
-                name: names::network(self.app, incarnation),
-                aliases: vec![service.to_string()],
-            }],
+            networks: attachments(self.app, incarnation, service, pinned),
             stop_signal: spec.stop_signal.clone(),
             stop_timeout: spec.stop_grace.get(),
             resources: spec.resources.clone(),

@@ -7,7 +7,7 @@
 //! - `preflight` pins the wanted manifest to a revision, touching nothing;
 //!   `preview` does what can be done of that without a pull.
 //! - `run` is the sequencer; `journal` is what it writes; `traffic`, `retire`,
-//!   `resources`, `candidate` with its `claims`, `execution`, `publish` and
+//!   `resources`, `networks`, `candidate` with its `claims`, `execution`, `publish` and
 //!   `removal` are the effects of its steps.
 //! - `requests` answers what people ask for by key.
 //! - `recover` reconciles an operation that was interrupted.
@@ -23,6 +23,7 @@ mod error;
 mod execution;
 mod journal;
 mod names;
+mod networks;
 mod observe;
 mod pacing;
 mod ports;
@@ -45,6 +46,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 pub use error::ReconcileError;
+pub use networks::SharedNetworks;
 pub use ports::{Exhausted, Ports};
 pub use preview::Preview;
 
@@ -81,6 +83,8 @@ pub struct Context {
     pub entropy: Arc<Entropy>,
     /// The claims on this host's ports.
     pub ports: Arc<Ports>,
+    /// Who joins or leaves shared networks.
+    pub networks: Arc<SharedNetworks>,
     /// The newest manifests that the watch saw.
     pub newest: Newest,
     /// Who is told what was done.

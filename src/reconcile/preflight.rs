@@ -11,7 +11,7 @@ use crate::manifest::{App, AppName, ServiceName, ServiceSpec};
 use crate::plan::{self, Action, Desired, Phase, Snapshot};
 use crate::runtime::Image;
 use crate::state::{
-    Incarnation, Outcome, OutcomeKind, Ownership, PinnedService, Resources, Revision, Verb,
+    Digest, Incarnation, Outcome, OutcomeKind, Ownership, PinnedService, Resources, Revision, Verb,
 };
 use crate::store::Changes;
 
@@ -100,6 +100,7 @@ impl Reconciler {
                 since: self.ctx.clock.now(),
                 deletion_protection: false,
                 resources: Resources::default(),
+                shared_networks: BTreeMap::new(),
             });
         Ownership {
             deletion_protection: app.spec.deletion_protection,
@@ -117,9 +118,9 @@ impl Reconciler {
         let services = self.pin(app).await?;
         let revision = self.revision(snapshot, app, source, ownership, services);
         self.check_ports(snapshot, app).await?;
-        for (name, spec) in &app.spec.services {
+        for (name, pinned) in &revision.services {
             self.ctx
-                .check_provisionable(&snapshot.app, ownership.incarnation, spec)
+                .check_provisionable(&snapshot.app, ownership.incarnation, pinned)
                 .await
                 .map_err(|failure| named(name, failure))?;
         }
@@ -134,7 +135,7 @@ impl Reconciler {
 
     async fn pin(&self, app: &App) -> Result<BTreeMap<ServiceName, PinnedService>, StepError> {
         let pin = |(name, spec): (&ServiceName, &ServiceSpec)| {
-            let (name, spec) = (name.clone(), with_app_env(app, spec));
+            let (name, spec) = (name.clone(), spec.clone());
             async move {
                 let image = self
                     .ctx
@@ -143,13 +144,7 @@ impl Reconciler {
                     .await;
                 let image = image.map_err(|error| named(&name, runtime_failure(&error)))?;
                 check_volumes(&name, &spec, &image)?;
-                Ok::<_, StepError>((
-                    name,
-                    PinnedService {
-                        spec,
-                        digest: image.digest,
-                    },
-                ))
+                Ok::<_, StepError>((name, pinned(app, spec, image.digest)))
             }
         };
         let pinned: Vec<_> = app.spec.services.iter().map(pin).collect();
@@ -232,13 +227,19 @@ impl Reconciler {
     }
 }
 
-/// The spec as its container is made from it: with the app-wide environment.
-pub(super) fn with_app_env(app: &App, spec: &ServiceSpec) -> ServiceSpec {
-    let mut spec = spec.clone();
+/// What a container is made from: the service's spec, with what holds for the whole app.
+pub(super) fn pinned(app: &App, mut spec: ServiceSpec, digest: Digest) -> PinnedService {
     for (key, value) in &app.spec.env {
         spec.env.entry(key.clone()).or_insert_with(|| value.clone());
     }
-    spec
+    // Their order in the manifest makes no difference.
+    let mut networks = app.spec.networks.clone();
+    networks.sort_by(|one, other| one.name.cmp(&other.name));
+    PinnedService {
+        spec,
+        digest,
+        networks,
+    }
 }
 
 fn named(service: &ServiceName, failure: Failure) -> Failure {

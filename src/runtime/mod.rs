@@ -19,8 +19,8 @@ use jiff::Timestamp;
 pub use memory::{Behaviour, Call, EffectLog, MemoryImage, MemoryRuntime, Reply};
 pub use podman::{Deadlines, Podman};
 pub use types::{
-    Container, ContainerSpec, ContainerState, ContainerSummary, Image, Labels, NetworkAttachment,
-    PortMapping, RuntimeEvent, RuntimeEventKind, TmpfsMount, VolumeAttachment,
+    Container, ContainerSpec, ContainerState, ContainerSummary, Image, Labels, Network,
+    NetworkAttachment, PortMapping, RuntimeEvent, RuntimeEventKind, TmpfsMount, VolumeAttachment,
 };
 
 use crate::manifest::PullPolicy;
@@ -219,11 +219,11 @@ pub trait Runtime: Send + Sync + fmt::Debug {
     /// Creates a volume.
     async fn create_volume(&self, name: &str, labels: &Labels) -> Result<(), RuntimeError>;
 
-    /// The labels of a network; `None` when there is none.
-    async fn network(&self, name: &str) -> Result<Option<Labels>, RuntimeError>;
+    /// One network by name; `None` when there is none.
+    async fn network(&self, name: &str) -> Result<Option<Network>, RuntimeError>;
 
     /// Creates a bridge network with DNS.
-    async fn create_network(&self, name: &str, labels: &Labels) -> Result<(), RuntimeError>;
+    async fn create_network(&self, name: &str, network: &Network) -> Result<(), RuntimeError>;
 
     /// Removes a network that nobody uses; never forced. One that is gone is a success.
     async fn remove_network(&self, name: &str) -> Result<(), RuntimeError>;

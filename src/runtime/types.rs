@@ -124,6 +124,15 @@ pub struct NetworkAttachment {
     pub aliases: Vec<String>,
 }
 
+/// A network as an inspection shows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Network {
+    /// Its labels.
+    pub labels: Labels,
+    /// Whether it has no way out of the host.
+    pub internal: bool,
+}
+
 /// A container as a list shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerSummary {

@@ -11,5 +11,7 @@ pub const SERVICE: &str = "io.podherd.service";
 pub const REVISION: &str = "io.podherd.revision";
 /// The operation that made it.
 pub const OPERATION: &str = "io.podherd.operation";
+/// On a shared network, instead of an app and an incarnation: its name.
+pub const NETWORK: &str = "io.podherd.network";
 /// The volume's name within the app.
 pub const VOLUME: &str = "io.podherd.volume";

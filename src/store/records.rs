@@ -279,6 +279,16 @@ impl Records {
             .collect()
     }
 
+    /// The live incarnation of every app.
+    ///
+    /// # Errors
+    /// When the store fails or a record is damaged.
+    pub async fn ownerships(&self) -> Result<Vec<Ownership>, RecordsError> {
+        let prefix = Range::Prefix(self.keys.ownerships());
+        let view = self.store.read(&[prefix]).await?;
+        decode_all(view.ranges.first().map_or(&[], Vec::as_slice))
+    }
+
     /// What an ended incarnation left; `None` when it isn't known here.
     ///
     /// # Errors

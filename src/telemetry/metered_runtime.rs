@@ -9,7 +9,8 @@ use tokio::time::Instant;
 use super::metrics::RequestMetrics;
 use crate::manifest::PullPolicy;
 use crate::runtime::{
-    Container, ContainerSpec, ContainerSummary, Image, Labels, Runtime, RuntimeError, RuntimeEvents,
+    Container, ContainerSpec, ContainerSummary, Image, Labels, Network, Runtime, RuntimeError,
+    RuntimeEvents,
 };
 use crate::state::{ContainerId, Digest};
 
@@ -132,12 +133,12 @@ impl<R: Runtime> Runtime for MeteredRuntime<R> {
             .await
     }
 
-    async fn network(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
+    async fn network(&self, name: &str) -> Result<Option<Network>, RuntimeError> {
         self.time("network", self.inner.network(name)).await
     }
 
-    async fn create_network(&self, name: &str, labels: &Labels) -> Result<(), RuntimeError> {
-        self.time("create_network", self.inner.create_network(name, labels))
+    async fn create_network(&self, name: &str, network: &Network) -> Result<(), RuntimeError> {
+        self.time("create_network", self.inner.create_network(name, network))
             .await
     }
 

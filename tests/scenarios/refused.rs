@@ -1,7 +1,7 @@
 //! What the preflight finds out: nothing is touched.
 
 use podherd::reconcile::Verdict;
-use podherd::runtime::{Labels, MemoryImage};
+use podherd::runtime::{Labels, MemoryImage, Network};
 use podherd::state::{ConditionType, OutcomeKind, Truth};
 
 use crate::support::{Manifest, World, app, blog};
@@ -130,7 +130,7 @@ async fn a_volume_of_somebody_else_is_never_taken_over() {
 async fn a_network_of_somebody_else_is_never_taken_over() {
     let world = serving().await;
     let network = world.runtime.networks().remove(0);
-    world.runtime.add_network(&network, &Labels::new());
+    world.runtime.add_network(&network, &Network::default());
     refused(&world, &blog("web:2"), "ForeignResource").await;
     world.delete("blog").await;
     world.settle("blog").await;

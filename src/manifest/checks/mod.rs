@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 
 use super::envelope::Metadata;
 use super::error::Report;
+use super::names::AppName;
 use super::path::Path;
 use super::placement::Placement;
 use super::quantity::Timespan;
@@ -23,6 +24,23 @@ use super::spec::{AppSpec, ServiceSpec};
 
 /// Longest time that anything in a manifest may take.
 const MAX_TIMESPAN: Timespan = Timespan::from_secs(24 * 60 * 60);
+
+/// What `--network` means something else by, or Podman always has.
+const NETWORK_MODES: [&str; 10] = [
+    "bridge",
+    "container",
+    "default",
+    "host",
+    "none",
+    "ns",
+    "pasta",
+    "podman",
+    "private",
+    "slirp4netns",
+];
+
+/// The kernel's longest host name.
+const MAX_HOST_NAME: usize = 64;
 
 /// Checks the app's name against its key, and its labels.
 pub(super) fn metadata(key_name: &str, metadata: &Metadata, report: &mut Report<'_>) {
@@ -83,6 +101,25 @@ fn networks(spec: &AppSpec, at: &Path, report: &mut Report<'_>) {
         if !seen.insert(&network.name) {
             let message = format!("network `{}` is already listed: keep one", network.name);
             report.at(&at.index(index).key("name"), message);
+        }
+        if NETWORK_MODES.contains(&network.name.as_str()) {
+            let message = format!("{} is a word of Podman's own: choose another", network.name);
+            report.at(&at.index(index).key("name"), message);
+        }
+    }
+}
+
+/// In a shared network a container's host name is `service.app`.
+pub(super) fn host_names(app: &AppName, spec: &AppSpec, report: &mut Report<'_>) {
+    let at = Path::root().key("spec").key("services");
+    for name in spec.services.keys() {
+        let length = name.as_str().len() + 1 + app.as_str().len();
+        if !spec.networks.is_empty() && length > MAX_HOST_NAME {
+            let message = format!(
+                "in a shared network its host name is `{name}.{app}`, and {MAX_HOST_NAME} \
+                 characters are the longest allowed: choose shorter names"
+            );
+            report.at_key(&at.key(name), message);
         }
     }
 }

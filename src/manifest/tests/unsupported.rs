@@ -21,7 +21,6 @@ fn assert_not_yet(text: &str, path: &str) {
 #[test]
 fn fields_of_the_app() {
     let services = "services: {web: {image: a}}";
-    assert_not_yet(&app(&[services, "«networks: [{name: a}]"]), "spec.networks");
     assert_not_yet(&app(&[services, "«placement: {node: a}"]), "spec.placement");
 }
 

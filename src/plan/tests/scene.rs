@@ -56,6 +56,7 @@ pub fn revision(number: u64, app: &App) -> Revision {
         let pinned = PinnedService {
             spec: spec.clone(),
             digest: Digest::new("sha256:1"),
+            networks: app.spec.networks.clone(),
         };
         (name.clone(), pinned)
     };
@@ -107,6 +108,7 @@ pub fn serving(app: &App) -> Snapshot {
         since: at(0),
         deletion_protection: false,
         resources: Resources::default(),
+        shared_networks: BTreeMap::new(),
     });
     snapshot.records.revisions = vec![revision(1, app)];
     let services = app.spec.services.keys().zip(20_000..);

@@ -9,7 +9,8 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::BroadcastStream;
 
 use super::super::{
-    Container, ContainerSpec, ContainerSummary, Image, Labels, Runtime, RuntimeError, RuntimeEvents,
+    Container, ContainerSpec, ContainerSummary, Image, Labels, Network, Runtime, RuntimeError,
+    RuntimeEvents,
 };
 use super::MemoryRuntime;
 use super::faults::{Call, unavailable};
@@ -278,13 +279,13 @@ impl Runtime for MemoryRuntime {
         })
     }
 
-    async fn network(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
+    async fn network(&self, name: &str) -> Result<Option<Network>, RuntimeError> {
         self.call(Call::Network, name, || {
             Ok(self.with(|world| world.networks.get(name).cloned()))
         })
     }
 
-    async fn create_network(&self, name: &str, labels: &Labels) -> Result<(), RuntimeError> {
+    async fn create_network(&self, name: &str, network: &Network) -> Result<(), RuntimeError> {
         self.call(Call::CreateNetwork, name, || {
             self.with(|world| {
                 if world.networks.contains_key(name) {
@@ -293,7 +294,7 @@ impl Runtime for MemoryRuntime {
                         name: name.to_owned(),
                     });
                 }
-                world.networks.insert(name.to_owned(), labels.clone());
+                world.networks.insert(name.to_owned(), network.clone());
                 Ok(())
             })?;
             self.effects.push(format!("create-network {name}"));

@@ -12,8 +12,8 @@ use crate::manifest::Protocol;
 use crate::state::ContainerId;
 
 use super::super::{
-    Container, ContainerSpec, ContainerState, ContainerSummary, Labels, PortMapping, RuntimeEvent,
-    RuntimeEventKind,
+    Container, ContainerSpec, ContainerState, ContainerSummary, Labels, Network, PortMapping,
+    RuntimeEvent, RuntimeEventKind,
 };
 use super::images::{Behaviour, Images};
 
@@ -127,7 +127,7 @@ pub(super) struct World {
     last_start: Option<Timestamp>,
     pub(super) images: Images,
     pub(super) volumes: BTreeMap<String, Labels>,
-    pub(super) networks: BTreeMap<String, Labels>,
+    pub(super) networks: BTreeMap<String, Network>,
     /// Host ports that processes outside of all containers hold.
     pub(super) occupied: BTreeSet<(Protocol, u16)>,
     pub(super) violations: Vec<String>,

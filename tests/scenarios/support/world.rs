@@ -309,6 +309,7 @@ fn context(
         clock: clock.clone(),
         entropy: entropy.clone(),
         ports: Arc::new(Ports::new(node, 20_000..=20_099)),
+        networks: Arc::default(),
         newest: newest.clone(),
         observer: Arc::new(Unobserved),
     }
