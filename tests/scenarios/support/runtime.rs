@@ -144,7 +144,11 @@ impl Runtime for WatchedRuntime {
     }
 
     async fn remove_network(&self, name: &str) -> Result<(), RuntimeError> {
-        let remove = self.watch.runtime.remove_network(name);
+        let takes = *self.watch.network_removals_take.lock().unwrap();
+        let remove = async {
+            tokio::time::sleep(takes).await;
+            self.watch.runtime.remove_network(name).await
+        };
         self.effect("remove_network", remove).await
     }
 

@@ -128,6 +128,11 @@ impl World {
         *self.watch.pulls_take.lock().unwrap() = time;
     }
 
+    /// How long every removal of a network takes from now on.
+    pub fn network_removals_take(&self, time: Duration) {
+        *self.watch.network_removals_take.lock().unwrap() = time;
+    }
+
     // What people do.
 
     /// Somebody puts the manifest; its revision.
