@@ -21,8 +21,6 @@ const NOT_YET: &[&str] = &[
     "spec.services.*.readiness.health",
     "spec.services.*.liveness",
     "spec.services.*.startup",
-    "spec.services.*.security.userns",
-    "spec.services.*.logging",
 ];
 
 /// Reports every field in the tree that the table names.

@@ -21,6 +21,7 @@ pub use request::{Answer, Pending, answer};
 pub use routes::{claims, routes};
 pub use sequence::{deploy, remove};
 pub use snapshot::{Desired, Due, Snapshot};
+pub(crate) use status::LIMIT_IGNORED;
 pub use status::{Phase, status};
 
 use std::collections::BTreeSet;

@@ -167,6 +167,7 @@ impl Run<'_> {
             stop_timeout: spec.stop_grace.get(),
             resources: spec.resources.clone(),
             security: spec.security.clone(),
+            logging: spec.logging.clone(),
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use tokio_util::sync::CancellationToken;
 
-use crate::manifest::{App, AppName, ServiceName, ServiceSpec};
+use crate::manifest::{App, AppName, ServiceName, ServiceSpec, Userns};
 use crate::plan::{self, Action, Desired, Phase, Snapshot};
 use crate::runtime::Image;
 use crate::state::{
@@ -123,6 +123,11 @@ impl Reconciler {
                 .check_provisionable(&snapshot.app, ownership.incarnation, pinned)
                 .await
                 .map_err(|failure| named(name, failure))?;
+        }
+        let own_users = |spec: &ServiceSpec| spec.security.userns == Some(Userns::Auto);
+        if let Some((name, _)) = app.spec.services.iter().find(|(_, spec)| own_users(spec)) {
+            let checked = self.ctx.runtime.check_user_ids().await;
+            checked.map_err(|error| named(name, runtime_failure(&error)))?;
         }
         let claims = plan::claims(ownership.incarnation, &revision);
         self.ctx

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::manifest::{Protocol, Resources, Security};
+use super::Applied;
+use crate::manifest::{Logging, Protocol, Resources, Security};
 use crate::state::{ContainerId, Digest};
 
 /// Labels by key.
@@ -62,6 +63,8 @@ pub struct ContainerSpec {
     pub resources: Resources,
     /// Privileges.
     pub security: Security,
+    /// Where the logs go; Podman's default when absent.
+    pub logging: Option<Logging>,
 }
 
 impl fmt::Debug for ContainerSpec {
@@ -165,6 +168,8 @@ pub struct Container {
     pub oom_killed: bool,
     /// Host ports that it was given.
     pub ports: Vec<PortMapping>,
+    /// What became of its limits and privileges.
+    pub applied: Applied,
 }
 
 /// Podman's states of a container.

@@ -52,6 +52,7 @@ fn code(error: &RuntimeError) -> &'static str {
         RuntimeError::ImageUnknown { .. } => "image_unknown",
         RuntimeError::ImageDenied { .. } => "image_denied",
         RuntimeError::PullFailed { .. } => "pull_failed",
+        RuntimeError::NoUserIds => "no_user_ids",
         RuntimeError::Refused { .. } => "refused",
     }
 }
@@ -82,6 +83,11 @@ impl<R: Runtime> Runtime for MeteredRuntime<R> {
 
     async fn inspect(&self, id_or_name: &str) -> Result<Option<Container>, RuntimeError> {
         self.time("inspect", self.inner.inspect(id_or_name)).await
+    }
+
+    async fn check_user_ids(&self) -> Result<(), RuntimeError> {
+        self.time("check_user_ids", self.inner.check_user_ids())
+            .await
     }
 
     async fn create(&self, spec: &ContainerSpec) -> Result<ContainerId, RuntimeError> {

@@ -32,6 +32,7 @@ mod failing;
 mod history;
 mod interrupted;
 mod leading;
+mod limits;
 mod networks;
 mod overlapping;
 mod paused;

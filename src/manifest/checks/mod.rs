@@ -3,6 +3,7 @@
 mod graph;
 mod image;
 mod labels;
+mod logging;
 mod mounts;
 mod ports;
 mod probes;
@@ -92,7 +93,8 @@ fn service(service: &ServiceSpec, at: &Path, report: &mut Report<'_>) {
     probes::check(service, at, report);
     update::check(service, at, report);
     resources::check(service, at, report);
-    security::check(&service.security, &at.key("security"), report);
+    logging::check(service, at, report);
+    security::check(service, at, report);
 }
 
 fn networks(spec: &AppSpec, at: &Path, report: &mut Report<'_>) {

@@ -48,8 +48,6 @@ fn fields_of_a_service() {
         (&["readiness: {«health: {}}"], "readiness.health"),
         (&["«liveness: {health: {}}"], "liveness"),
         (&["«startup: {health: {}}"], "startup"),
-        (&["security: {«userns: auto}"], "security.userns"),
-        (&["«logging: {driver: journald}"], "logging"),
     ];
     for (lines, path) in rows {
         assert_not_yet(&web(lines), &format!("spec.services.web.{path}"));

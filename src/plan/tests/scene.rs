@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::manifest::{self, App, ServiceName};
 use crate::plan::{Action, Desired, Due, Snapshot};
-use crate::runtime::{Container, ContainerState, Labels, PortMapping};
+use crate::runtime::{Applied, Container, ContainerState, Labels, PortMapping};
 use crate::state::{
     Active, ActiveService, Bind, ContainerId, Digest, Incarnation, Inhibition, InhibitionReason,
     Intent, Operation, OperationId, Outcome, OutcomeKind, Ownership, PinnedService, Request,
@@ -168,6 +168,7 @@ pub fn container(name: &ServiceName, id_text: &str, port: u16) -> Container {
             host_ip: std::net::Ipv4Addr::LOCALHOST.into(),
             host: port,
         }],
+        applied: Applied::default(),
     }
 }
 

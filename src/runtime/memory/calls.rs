@@ -99,6 +99,10 @@ impl Runtime for MemoryRuntime {
         self.call(Call::Inspect, &name, || Ok(self.container(id_or_name)))
     }
 
+    async fn check_user_ids(&self) -> Result<(), RuntimeError> {
+        self.call(Call::CheckUserIds, "", || Ok(()))
+    }
+
     async fn create(&self, spec: &ContainerSpec) -> Result<ContainerId, RuntimeError> {
         let name = self.effect_name(spec);
         self.call(Call::Create, &name, || {

@@ -287,6 +287,12 @@ impl MemoryRuntime {
         self.with(|world| world.networks.remove(name));
     }
 
+    /// From now on containers get what they ask for in limits and privileges, or nothing
+    /// of it, as on a host without the cgroups.
+    pub fn set_ignores_limits(&self, ignores: bool) {
+        self.with(|world| world.ignores_limits = ignores);
+    }
+
     /// A process outside of all containers takes a host port.
     pub fn occupy_port(&self, protocol: Protocol, host: u16) {
         self.with(|world| world.occupied.insert((protocol, host)));

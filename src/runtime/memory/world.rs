@@ -12,8 +12,8 @@ use crate::manifest::Protocol;
 use crate::state::ContainerId;
 
 use super::super::{
-    Container, ContainerSpec, ContainerState, ContainerSummary, Labels, Network, PortMapping,
-    RuntimeEvent, RuntimeEventKind,
+    Applied, Container, ContainerSpec, ContainerState, ContainerSummary, Labels, Network,
+    PortMapping, RuntimeEvent, RuntimeEventKind,
 };
 use super::images::{Behaviour, Images};
 
@@ -35,6 +35,7 @@ pub(super) struct Record {
     exit_code: Option<i32>,
     oom_killed: bool,
     pub(super) ports: Vec<PortMapping>,
+    pub(super) applied: Applied,
     /// Each line with the start of the execution that wrote it.
     log: Vec<(Option<Timestamp>, String)>,
     pub(super) exec_code: Option<i64>,
@@ -53,6 +54,7 @@ impl Record {
             exit_code: self.exit_code,
             oom_killed: self.oom_killed,
             ports: self.ports.clone(),
+            applied: self.applied.clone(),
         }
     }
 
@@ -130,6 +132,8 @@ pub(super) struct World {
     pub(super) networks: BTreeMap<String, Network>,
     /// Host ports that processes outside of all containers hold.
     pub(super) occupied: BTreeSet<(Protocol, u16)>,
+    /// Whether new containers get none of the limits and restrictions asked for.
+    pub(super) ignores_limits: bool,
     pub(super) violations: Vec<String>,
     /// What happened since the events were last handed out.
     pub(super) news: Vec<RuntimeEvent>,
@@ -209,6 +213,10 @@ impl World {
             exit_code: None,
             oom_killed: false,
             ports,
+            applied: match self.ignores_limits {
+                true => Applied::default(),
+                false => Applied::wholly(&spec.resources, &spec.security),
+            },
             log: Vec::new(),
             exec_code: None,
             probed: false,

@@ -135,6 +135,15 @@ impl Runtime for Podman {
         self.look(id_or_name).await
     }
 
+    async fn check_user_ids(&self) -> Result<(), RuntimeError> {
+        bounded(
+            "check user IDs",
+            self.deadlines.look,
+            self.look_for_user_ids(),
+        )
+        .await?
+    }
+
     async fn create(&self, spec: &ContainerSpec) -> Result<ContainerId, RuntimeError> {
         let body = create::body(spec).map_err(|message| RuntimeError::Refused {
             call: "create",
@@ -160,6 +169,9 @@ impl Runtime for Podman {
         if fault.says(&["network not found", "unable to find network"]) {
             let names: Vec<_> = spec.networks.iter().map(|network| &*network.name).collect();
             return Err(missing("network", &names.join(" or ")));
+        }
+        if fault.says(&["enough available ids", "enough unused ids"]) {
+            return Err(RuntimeError::NoUserIds);
         }
         if fault.says(&["address already in use"])
             && let Fault::Said { message, .. } = fault

@@ -11,6 +11,7 @@
 //! - [`fault`]: what a client says when a call fails.
 //! - [`create`], [`inspect`], [`images`]: to and from Podman's JSON.
 //! - [`streams`]: logs, events, and the output of a command.
+//! - [`userns`]: whether `userns: auto` can work.
 //! - [`calls`]: the [`Runtime`](super::Runtime) trait on top.
 
 mod calls;
@@ -22,13 +23,15 @@ mod socket;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod userns;
 
 use std::time::Duration;
 
 use tokio::time::timeout;
 
 use super::{
-    Container, ContainerState, ContainerSummary, Labels, Runtime as _, RuntimeError, deadline,
+    Applied, Container, ContainerState, ContainerSummary, Labels, Runtime as _, RuntimeError,
+    deadline,
 };
 use fault::Fault;
 use inspect::Inspected;
@@ -159,6 +162,7 @@ impl Podman {
             exit_code: None,
             oom_killed: false,
             ports: Vec::new(),
+            applied: Applied::default(),
         }))
     }
 }

@@ -11,7 +11,7 @@
 //! restarted service is found again without anybody's help.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -59,6 +59,11 @@ pub(super) enum Repeat {
 }
 
 impl Socket {
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(super) fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),

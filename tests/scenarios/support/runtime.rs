@@ -73,6 +73,10 @@ impl Runtime for WatchedRuntime {
         self.watch.runtime.inspect(id_or_name).await
     }
 
+    async fn check_user_ids(&self) -> Result<(), RuntimeError> {
+        self.watch.runtime.check_user_ids().await
+    }
+
     async fn create(&self, spec: &ContainerSpec) -> Result<ContainerId, RuntimeError> {
         self.effect("create", self.watch.runtime.create(spec)).await
     }
