@@ -69,6 +69,11 @@ pub(super) fn body(spec: &ContainerSpec) -> Result<Value, String> {
     let mut body: Value = options
         .and_then(|text| serde_json::from_slice(&text).ok())
         .ok_or_else(|| "the spec isn't JSON".to_owned())?;
+    // With Podman's search domain, a short name is asked of the server of whichever
+    // network comes first, which denies names of another. Without, each knows them all.
+    if spec.networks.len() > 1 {
+        body["dns_search"] = json!(["."]);
+    }
     // Without it, Podman takes `auto` for the host's own, and says nothing.
     if spec.security.userns == Some(Userns::Auto) {
         body["idmappings"] = json!({"AutoUserNs": true});
