@@ -4,7 +4,8 @@ use jiff::Timestamp;
 
 use crate::manifest::{AppName, ServiceName};
 use crate::runtime::{
-    ContainerSpec, NetworkAttachment, PortMapping, TmpfsMount, VolumeAttachment, deadline,
+    Container, ContainerSpec, Labels, NetworkAttachment, PortMapping, TmpfsMount, VolumeAttachment,
+    deadline,
 };
 use crate::state::{
     Bind, BindClaim, ContainerId, Incarnation, PinnedService, RevisionNumber, Warning, labels,
@@ -88,28 +89,42 @@ impl Run<'_> {
             Ok(id) => id,
             // A lost reply isn't a failure: the name says whether it was created.
             Err(error) => self
-                .find_made(&name)
+                .find_made(service, &name)
                 .await?
                 .ok_or_else(|| runtime_failure(&error))?,
         };
         self.candidate_mut(service)?.container = Some(id.clone());
         self.journal.made(index, &id);
+        self.names.insert(id, name);
         Ok(())
     }
 
-    /// The container of this name, when this operation made it.
-    async fn find_made(&self, name: &str) -> Result<Option<ContainerId>, Failure> {
+    /// The container of this name, when this operation made it for the service.
+    async fn find_made(
+        &self,
+        service: &ServiceName,
+        name: &str,
+    ) -> Result<Option<ContainerId>, Failure> {
         let found = self
             .ctx
             .runtime
             .inspect(name)
             .await
             .map_err(|e| runtime_failure(&e))?;
-        let operation = self.journal.operation().id.as_str();
-        let ours = found.filter(|container| {
-            container.labels.get(labels::OPERATION).map(String::as_str) == Some(operation)
-        });
-        Ok(ours.map(|container| container.id))
+        let ours = self.made_labels(service);
+        let made = |container: &Container| {
+            let carried = |(key, value)| container.labels.get(key) == Some(value);
+            ours.iter().all(carried)
+        };
+        Ok(found.filter(made).map(|container| container.id))
+    }
+
+    /// By these labels it is known what this operation made for a service.
+    fn made_labels(&self, service: &ServiceName) -> Labels {
+        let mut labels = names::labels(self.app, self.ownership.incarnation, Some(service));
+        let operation = self.journal.operation().id.to_string();
+        labels.insert(labels::OPERATION.to_owned(), operation);
+        labels
     }
 
     fn container_spec(
@@ -123,12 +138,8 @@ impl Run<'_> {
     ) -> ContainerSpec {
         let spec = &pinned.spec;
         let incarnation = self.ownership.incarnation;
-        let mut labels = names::labels(self.app, incarnation, Some(service));
+        let mut labels = self.made_labels(service);
         labels.insert(labels::REVISION.to_owned(), candidate.revision.to_string());
-        labels.insert(
-            labels::OPERATION.to_owned(),
-            self.journal.operation().id.to_string(),
-        );
         if let Some(revision) = self.revision(candidate.revision) {
             for (key, value) in &revision.labels {
                 labels.entry(key.clone()).or_insert_with(|| value.clone());
@@ -187,8 +198,12 @@ impl Run<'_> {
             return Ok(());
         }
         let leftover = candidate.container.as_ref().map(ToString::to_string);
-        match self.remove_made(&name, candidate.container).await? {
+        match self
+            .remove_made(service, &name, candidate.container)
+            .await?
+        {
             Ok(()) => {
+                self.names.retain(|_, made| *made != name);
                 let of_it = |claim: &BindClaim| claim.container_name == name;
                 self.release_binds(of_it).await?;
             }
@@ -205,12 +220,13 @@ impl Run<'_> {
     /// an unknown result may have left one. The inner error says why it may be there.
     async fn remove_made(
         &self,
+        service: &ServiceName,
         name: &str,
         container: Option<ContainerId>,
     ) -> Result<Result<(), String>, ReconcileError> {
         let container = match container {
             Some(container) => Some(container),
-            None => match self.find_made(name).await {
+            None => match self.find_made(service, name).await {
                 Ok(found) => found,
                 Err(failure) => return Ok(Err(failure.message)),
             },

@@ -48,7 +48,8 @@ pub(super) fn volume(app: &AppName, incarnation: Incarnation, name: &str) -> Str
     format!("podherd-{app}-{}-{name}", incarnation.short())
 }
 
-/// A candidate: by its name a create whose reply was lost is found again.
+/// A candidate: by its name a create whose reply was lost is found again. Names of apps
+/// and services have no dot, so no two of them can make the same one.
 pub(super) fn container(
     app: &AppName,
     service: &ServiceName,
@@ -60,7 +61,7 @@ pub(super) fn container(
     } else {
         format!("-{attempt}")
     };
-    format!("podherd-{app}-{service}-{operation}{again}")
+    format!("podherd-{app}.{service}.{operation}{again}")
 }
 
 /// Refuses something that exists and isn't this incarnation's.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::manifest::AppName;
+use crate::manifest::{AppName, ServiceName};
 use crate::plan::{self, Action, Health, Phase, Snapshot};
 use crate::runtime::Container;
 use crate::state::{
@@ -12,6 +12,7 @@ use crate::state::{
     Ownership, Resources, StepKind, StepState, Verb, labels,
 };
 use crate::store::{Changes, Kept};
+use crate::traffic::Backend;
 
 use super::error::ReconcileError;
 use super::journal::Journal;
@@ -75,8 +76,12 @@ impl Reconciler {
                 service.verified = None;
             }
         }
-        let safe = plan::routes(incarnation, &active, &records.revisions);
-        if !published.backends().is_subset(&safe.backends()) {
+        let verified = plan::routes(incarnation, &active, &records.revisions);
+        let verified = verified.backends();
+        let kept =
+            |service: &ServiceName, backend: &Backend| verified.contains(&(service, backend));
+        let safe = published.clone().only(kept);
+        if &safe != published {
             // An error ends the pass: it is tried again before anything else is done.
             self.ctx.traffic.apply(&snapshot.app, &safe).await?;
         }

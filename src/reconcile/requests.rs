@@ -10,7 +10,7 @@ use crate::plan::{self, Answer, Pending, Snapshot};
 use crate::state::{Event, EventType, RevisionNumber, Verb};
 
 use super::Reconciler;
-use super::error::{Failure, ReconcileError, StepError, runtime_failure, traffic_error};
+use super::error::{Failure, ReconcileError, StepError, runtime_failure};
 use super::run::{Begin, Claimed};
 
 impl Reconciler {
@@ -105,7 +105,7 @@ impl Reconciler {
         }
     }
 
-    /// The preflight of a rollback: the pinned images are there, the routes free.
+    /// The preflight of a rollback: the pinned images are there, everything else is free.
     async fn check_rollback(
         &self,
         snapshot: &Snapshot,
@@ -119,9 +119,7 @@ impl Reconciler {
         try_join_all(pinned)
             .await
             .map_err(|error| runtime_failure(&error))?;
-        let claims = plan::claims(revision.incarnation, revision);
-        let free = self.ctx.traffic.check(&snapshot.app, &claims).await;
-        free.map_err(|error| traffic_error("check routes", error))
+        self.check_revision(snapshot, revision).await
     }
 }
 

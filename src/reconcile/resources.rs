@@ -1,7 +1,8 @@
 //! The networks and the volumes: checked in the preflight, created in the provision
 //! step.
 
-use crate::manifest::{AppName, ServiceName, SharedNetwork};
+use crate::manifest::{AppName, ServiceName, ServiceSpec, SharedNetwork};
+use crate::plan;
 use crate::runtime::{Network, RuntimeError, deadline};
 use crate::state::{Incarnation, PinnedService, RevisionNumber, Stake};
 use crate::store::Changes;
@@ -112,6 +113,9 @@ impl Run<'_> {
         revision: RevisionNumber,
     ) -> Result<(), StepError> {
         let pinned = self.pinned_at(service, revision)?.clone();
+        if let Some(holder) = self.holder(service, &pinned.spec) {
+            return Err(still_held(holder).into());
+        }
         let needed = needed(self.app, self.ownership.incarnation, &pinned);
         let _alone = match pinned.networks.as_slice() {
             [] => None,
@@ -141,6 +145,20 @@ impl Run<'_> {
         }
     }
 
+    /// Another service whose container is there and holds what only one can have. Records
+    /// of different revisions may say so after a deployment that ended half way.
+    fn holder(&self, service: &ServiceName, spec: &ServiceSpec) -> Option<&ServiceName> {
+        let others = self.active.services.iter();
+        let mut holders = others.filter(|(name, other)| {
+            *name != service
+                && self.names.contains_key(&other.container)
+                && self
+                    .pinned(name)
+                    .is_none_or(|held| plan::contend(&held.spec, spec))
+        });
+        holders.next().map(|(name, _)| name)
+    }
+
     async fn ensure(&self, needed: &Needed<'_>) -> Result<(), StepError> {
         let incarnation = self.ownership.incarnation;
         if self.ctx.has(needed, incarnation).await? {
@@ -158,4 +176,11 @@ impl Run<'_> {
         };
         Err(failure.into())
     }
+}
+
+fn still_held(holder: &ServiceName) -> Failure {
+    let why = format!(
+        "service {holder} still holds a volume or a host port that this one is to get: deploy"
+    );
+    Failure::passing("StillHeld", why)
 }

@@ -19,20 +19,36 @@ impl Run<'_> {
         drain: Option<&ContainerId>,
     ) -> Result<(), StepError> {
         self.journal.begin(index, Changes::default()).await?;
-        let mut withdrawn = self.active.clone();
-        let mut routed = true;
-        if let Some(active) = withdrawn.services.get_mut(service) {
-            routed = active.verified.is_some();
-            active.verified = None;
-            active.binds.clear();
-        }
-        self.publish_routes("withdraw", &withdrawn).await?;
+        self.withdraw_from_graph(service).await?;
+        let effective = self.active.services.get(service);
+        let routed = effective.is_none_or(|active| active.verified.is_some());
         if let Some(container) = drain.filter(|_| routed) {
             self.drain(service, container).await?;
         }
         // From here on its recorded binds are stale: nobody may serve them.
-        self.active = withdrawn;
+        if let Some(active) = self.active.services.get_mut(service) {
+            active.verified = None;
+            active.binds.clear();
+        }
         self.stage_active()
+    }
+
+    /// Publishes what is published without the service, and nothing else: a graph that
+    /// may not be published for another reason is no reason to go on serving it.
+    async fn withdraw_from_graph(&self, service: &ServiceName) -> Result<(), StepError> {
+        let traffic = &self.ctx.traffic;
+        let published = traffic
+            .current(self.app)
+            .await
+            .map_err(ReconcileError::from)?;
+        // No key means that its removal was confirmed.
+        let Some(published) = published else {
+            return Ok(());
+        };
+        let applied = traffic.apply(self.app, &published.without(service)).await;
+        applied
+            .map(|_| ())
+            .map_err(|error| traffic_error("withdraw", error))
     }
 
     /// Waits for the requests in flight of a container that was superseded.
@@ -81,7 +97,7 @@ impl Run<'_> {
             self.journal.begin(index, Changes::default()).await?;
         }
         let active = self.active.clone();
-        self.publish_routes("publish", &active).await
+        self.publish_routes(&active).await
     }
 
     /// Takes the whole app out of the graph, confirmed, and waits for the
@@ -110,13 +126,13 @@ impl Run<'_> {
         self.stage_active()
     }
 
-    async fn publish_routes(&self, what: &str, active: &Active) -> Result<(), StepError> {
+    async fn publish_routes(&self, active: &Active) -> Result<(), StepError> {
         let routes = plan::routes(self.ownership.incarnation, active, &self.revisions);
         let applied = if routes.is_empty() {
             self.ctx.traffic.remove(self.app).await
         } else {
             self.ctx.traffic.apply(self.app, &routes).await.map(|_| ())
         };
-        applied.map_err(|error| traffic_error(what, error))
+        applied.map_err(|error| traffic_error("publish", error))
     }
 }

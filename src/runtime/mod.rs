@@ -25,7 +25,7 @@ pub use types::{
     NetworkAttachment, PortMapping, RuntimeEvent, RuntimeEventKind, TmpfsMount, VolumeAttachment,
 };
 
-use crate::manifest::PullPolicy;
+use crate::manifest::{Protocol, PullPolicy};
 use crate::state::{ContainerId, Digest};
 
 /// How long each effect may take. No effect begins with less leadership left.
@@ -168,6 +168,9 @@ impl RuntimeError {
 pub trait Runtime: Send + Sync + fmt::Debug {
     /// Answers when the runtime does.
     async fn ping(&self) -> Result<(), RuntimeError>;
+
+    /// Whether no process holds this host port, so that a container can publish it.
+    async fn port_is_free(&self, protocol: Protocol, port: u16) -> Result<bool, RuntimeError>;
 
     /// Makes the image present as the policy wants it, pulling where needed,
     /// and says what it is.

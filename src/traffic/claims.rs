@@ -72,13 +72,17 @@ pub(crate) fn claims(routes: &AppRoutes) -> BTreeSet<Claim> {
 /// The first claim of these routes that another app holds, and that app.
 ///
 /// When both have it published, which only a restored or hand-written store can
-/// bring about, the one that was published first holds it.
+/// bring about, the one that was published first holds it. Nobody is kept from taking
+/// back what is published.
 pub(crate) fn conflict(
     app: &AppName,
     routes: &AppRoutes,
     published: &[Published],
 ) -> Option<(Claim, AppName)> {
     let own = published.iter().find(|other| &other.app == app);
+    if own.is_some_and(|own| takes_back(routes, &own.routes)) {
+        return None;
+    }
     let held = own.map(|own| claims(&own.routes)).unwrap_or_default();
     let wanted = claims(routes);
     published
@@ -93,12 +97,19 @@ pub(crate) fn conflict(
         })
 }
 
+/// Whether the routes only have fewer backends than what is published, or none.
+fn takes_back(routes: &AppRoutes, published: &AppRoutes) -> bool {
+    let (left, before) = (routes.backends(), published.backends());
+    let fewer = left.is_empty() || left.is_subset(&before) && left.len() < before.len();
+    fewer && claims(routes).is_subset(&claims(published))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::manifest::{AppProtocol, Tls};
-    use crate::state::Incarnation;
-    use crate::traffic::{HttpRule, StreamRule};
+    use crate::state::{ContainerId, Incarnation};
+    use crate::traffic::{Backend, HttpRule, StreamRule};
 
     fn name(text: &str) -> AppName {
         text.parse().unwrap()
@@ -118,6 +129,16 @@ mod tests {
             tcp: Vec::new(),
             udp: Vec::new(),
         }
+    }
+
+    fn answered(mut routes: AppRoutes, container: &str) -> AppRoutes {
+        routes.http[0].backends.push(Backend {
+            container: ContainerId::new(container),
+            started_at: jiff::Timestamp::UNIX_EPOCH,
+            node: "host-a".parse().unwrap(),
+            address: ([127, 0, 0, 1], 20_001).into(),
+        });
+        routes
     }
 
     fn published(app: &str, create_revision: i64, routes: AppRoutes) -> Published {
@@ -173,9 +194,23 @@ mod tests {
             published("late", 9, http("blog.test", "/")),
             published("soon", 5, http("blog.test", "/")),
         ];
-        let wanted = http("blog.test", "/");
+        let wanted = answered(http("blog.test", "/"), "c-1");
         assert!(conflict(&name("soon"), &wanted, &there).is_none());
         let (_, holder) = conflict(&name("late"), &wanted, &there).unwrap();
         assert_eq!(holder, name("soon"));
+    }
+
+    #[test]
+    fn nobody_is_kept_from_taking_back_what_is_published() {
+        let late = answered(answered(http("blog.test", "/"), "c-1"), "c-2");
+        let there = [
+            published("late", 9, late.clone()),
+            published("soon", 5, http("blog.test", "/")),
+        ];
+        let of_late = |wanted: &AppRoutes| conflict(&name("late"), wanted, &there).is_some();
+        assert!(!of_late(&late.clone().without(&"web".parse().unwrap())));
+        assert!(!of_late(&answered(http("blog.test", "/"), "c-1")));
+        assert!(of_late(&late), "it goes on claiming it");
+        assert!(of_late(&answered(http("blog.test", "/"), "c-3")));
     }
 }

@@ -95,17 +95,19 @@ impl AppRoutes {
 
     /// The same routes with this service's backends taken out.
     #[must_use]
-    pub fn without(mut self, service: &ServiceName) -> Self {
-        for rule in self.http.iter_mut().filter(|rule| &rule.service == service) {
-            rule.backends.clear();
-        }
-        for rule in self
-            .tcp
-            .iter_mut()
-            .chain(&mut self.udp)
-            .filter(|rule| &rule.service == service)
-        {
-            rule.backends.clear();
+    pub fn without(self, service: &ServiceName) -> Self {
+        self.only(|of, _| of != service)
+    }
+
+    /// The same routes with only those backends that `kept` picks.
+    #[must_use]
+    pub fn only(mut self, kept: impl Fn(&ServiceName, &Backend) -> bool) -> Self {
+        let http = self.http.iter_mut();
+        let http = http.map(|rule| (&rule.service, &mut rule.backends));
+        let streams = self.tcp.iter_mut().chain(&mut self.udp);
+        let streams = streams.map(|rule| (&rule.service, &mut rule.backends));
+        for (service, backends) in http.chain(streams) {
+            backends.retain(|backend| kept(service, backend));
         }
         self
     }

@@ -24,6 +24,7 @@ mod local_etcd;
 mod networks;
 mod overlap;
 mod paused;
+mod ports;
 mod proxy;
 mod refusal;
 mod runtime;

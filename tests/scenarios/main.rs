@@ -33,6 +33,7 @@ mod history;
 mod interrupted;
 mod leading;
 mod limits;
+mod lost;
 mod networks;
 mod overlapping;
 mod paused;

@@ -1,7 +1,10 @@
 //! What the preflight finds out: nothing is touched.
 
+use std::time::Duration;
+
+use podherd::manifest::Protocol;
 use podherd::reconcile::Verdict;
-use podherd::runtime::{Labels, MemoryImage, Network};
+use podherd::runtime::{Behaviour, Labels, MemoryImage, Network};
 use podherd::state::{ConditionType, OutcomeKind, Truth};
 
 use crate::support::{Manifest, World, app, blog};
@@ -113,6 +116,21 @@ async fn a_fixed_port_that_another_app_holds_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_fixed_port_that_another_process_holds_is_refused() {
+    let world = serving().await;
+    world.runtime.occupy_port(Protocol::Tcp, 8443);
+    let fixed = "ports: [{name: http, container: 8080, host: 8443}]";
+    let verdict = refused(&world, &blog("web:1").with("web", fixed), "PortInUse").await;
+    assert!(matches!(verdict, Verdict::Again(_)), "it may end");
+    world.runtime.free_port(Protocol::Tcp, 8443);
+    world.settle("blog").await;
+    world.assert_serves("blog", &["web"]);
+    // Its own port is no obstacle.
+    world.deploy(&blog("web:2").with("web", fixed)).await;
+    world.assert_serves("blog", &["web"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_volume_of_somebody_else_is_never_taken_over() {
     let world = serving().await;
     let network = world.runtime.networks().remove(0);
@@ -162,4 +180,50 @@ async fn a_refused_deployment_goes_on_repairing_the_old_generation() {
         (ready.status, ready.reason.as_str()),
         (Truth::False, "ImageUnknown")
     );
+}
+
+/// Both were free to have it when they were checked.
+#[tokio::test(start_paused = true)]
+async fn an_app_that_lost_the_race_for_a_route_can_still_be_mended() {
+    let world = World::new()
+        .await
+        .images(&["web:1"])
+        .image("web:slow", Behaviour::SlowReady(Duration::from_secs(5)));
+    world.put(&blog("web:slow")).await;
+    let route = "http: [{host: blog.test, path: /, port: http}]";
+    let faster = async || {
+        let shop = app("shop").service("web", "web:1").with("web", route);
+        world.deploy(&shop).await;
+    };
+    world
+        .pass_while("blog", Duration::from_secs(1), faster)
+        .await;
+    let lost = world.last_deploy("blog").outcome.unwrap();
+    assert_eq!(lost.reason, "RouteConflict");
+    let accepted = world.condition("blog", ConditionType::Accepted);
+    assert_eq!(accepted.reason, "RouteConflict");
+
+    let elsewhere = "http: [{host: elsewhere.test, path: /, port: http}]";
+    world.deploy(&blog("web:1").with("web", elsewhere)).await;
+    world.settle("blog").await;
+    let serving = world.serving("blog", "web");
+    assert_eq!(serving.image, "registry.test/web:1");
+    assert!(world.traffic.may_reach(&serving.container));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_that_the_other_app_gives_up_is_taken() {
+    let world = serving().await;
+    let route = "http: [{host: blog.test, path: /, port: http}]";
+    let shop = app("shop").service("web", "web:1").with("web", route);
+    let verdict = refused(&world, &shop, "RouteConflict").await;
+    assert!(matches!(verdict, Verdict::Again(_)), "the other app may go");
+    world.delete("blog").await;
+    world.settle("blog").await;
+    world.settle("shop").await;
+    assert_eq!(
+        world.condition("shop", ConditionType::Accepted).status,
+        Truth::True
+    );
+    assert!(world.traffic.routes(&"shop".parse().unwrap()).is_some());
 }

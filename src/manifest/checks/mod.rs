@@ -12,6 +12,7 @@ mod resources;
 mod routes;
 mod security;
 mod update;
+mod writers;
 
 use std::collections::BTreeSet;
 
@@ -81,6 +82,7 @@ pub(super) fn spec(spec: &AppSpec, report: &mut Report<'_>) {
     }
     ports::across_services(spec, &at, report);
     routes::across_services(spec, &at, report);
+    writers::across_services(spec, &at, report);
     graph::check(spec, &at, report);
 }
 

@@ -15,7 +15,7 @@ use super::super::{
 use super::MemoryRuntime;
 use super::faults::{Call, unavailable};
 use super::world::{Record, Start};
-use crate::manifest::PullPolicy;
+use crate::manifest::{Protocol, PullPolicy};
 use crate::state::{ContainerId, Digest};
 
 /// Largest answer of a log.
@@ -56,6 +56,12 @@ fn no_container(id: &ContainerId) -> RuntimeError {
 impl Runtime for MemoryRuntime {
     async fn ping(&self) -> Result<(), RuntimeError> {
         self.call(Call::Ping, "", || Ok(()))
+    }
+
+    async fn port_is_free(&self, protocol: Protocol, port: u16) -> Result<bool, RuntimeError> {
+        self.call(Call::PortIsFree, &port.to_string(), || {
+            Ok(self.with(|world| world.is_free(protocol, port)))
+        })
     }
 
     async fn ensure_image(

@@ -19,6 +19,7 @@ mod create;
 mod fault;
 mod images;
 mod inspect;
+mod ports;
 mod socket;
 mod streams;
 #[cfg(test)]

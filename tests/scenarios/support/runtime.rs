@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use podherd::manifest::PullPolicy;
+use podherd::manifest::{Protocol, PullPolicy};
 use podherd::runtime::{
     Container, ContainerSpec, ContainerSummary, Image, Labels, Network, Runtime, RuntimeError,
     RuntimeEvents,
@@ -49,6 +49,10 @@ async fn elsewhere() {
 impl Runtime for WatchedRuntime {
     async fn ping(&self) -> Result<(), RuntimeError> {
         self.watch.runtime.ping().await
+    }
+
+    async fn port_is_free(&self, protocol: Protocol, port: u16) -> Result<bool, RuntimeError> {
+        self.watch.runtime.port_is_free(protocol, port).await
     }
 
     async fn ensure_image(
