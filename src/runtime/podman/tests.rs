@@ -209,7 +209,7 @@ fn what_podman_must_not_decide_is_said_in_the_body() {
         (&body["stop_signal"], &body["stop_timeout"]),
         (&json!(37), &json!(7))
     );
-    for (name, number) in [("TERM", 15), ("sigint", 2), ("9", 9)] {
+    for (name, number) in [("TERM", 15), ("SIGINT", 2), ("KILL", 9)] {
         spec.stop_signal = Some(name.to_owned());
         assert_eq!(create::body(&spec).unwrap()["stop_signal"], number);
     }
