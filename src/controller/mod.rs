@@ -23,6 +23,7 @@ mod passes;
 mod queue;
 mod rejections;
 mod requests;
+mod rewind;
 mod role;
 mod run;
 #[cfg(test)]

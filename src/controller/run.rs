@@ -19,6 +19,7 @@ use super::leadership::Campaign;
 use super::queue::{Queue, Work};
 use super::rejections::Rejections;
 use super::requests::RequestWatch;
+use super::rewind::Rewind;
 use super::role::{Role, SharedRole};
 use super::watch::ManifestWatch;
 use crate::backoff::Pauses;
@@ -92,7 +93,7 @@ struct Terms {
     rejections: Arc<dyn Rejections>,
     authority: Authority,
     newest: Newest,
-    known: KnownStore,
+    known: Arc<KnownStore>,
     pace: Pace,
     entropy: Arc<Entropy>,
     metrics: Metrics,
@@ -114,7 +115,7 @@ impl Controller {
             rejections: self.rejections,
             authority: self.authority,
             newest: self.newest,
-            known: self.known,
+            known: Arc::new(self.known),
             pace: self.pace,
             entropy: self.entropy,
             metrics: self.metrics,
@@ -176,7 +177,6 @@ impl Terms {
 
     /// Leads whenever it can, until `stop`.
     async fn serve(&mut self, stop: &CancellationToken) {
-        let mut first = true;
         loop {
             self.role.set(Role::StandingBy);
             let mut authority = self.authority.clone();
@@ -190,17 +190,13 @@ impl Terms {
                 tokio::time::sleep(SHORT).await;
                 continue;
             }
-            if !first {
-                // It was just asked before the first term. Before each other one
-                // etcd may have come back from a backup.
-                tokio::select! {
-                    biased;
-                    () = stop.cancelled() => return,
-                    () = authority.lost() => continue,
-                    () = self.recognise_again() => {}
-                }
+            // It may have come back from a backup since it was asked last.
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = authority.lost() => continue,
+                () = self.recognise_again() => {}
             }
-            first = false;
             self.term(authority, stop).await;
         }
     }
@@ -208,6 +204,7 @@ impl Terms {
     /// One term of leadership, until it is lost or `stop`.
     async fn term(&self, mut authority: Authority, stop: &CancellationToken) {
         let over = stop.child_token();
+        self.newest.forget();
         self.work.begin_term().await;
         self.role.set(Role::Leading);
         self.metrics.controller.leader.set(1);
@@ -244,6 +241,7 @@ impl Terms {
             queue.clone(),
             self.newest.clone(),
             Arc::clone(&self.rejections),
+            Rewind::new(Arc::clone(&self.known), over.clone()),
             Arc::clone(&self.entropy),
             self.metrics.controller.clone(),
         );
