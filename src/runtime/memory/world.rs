@@ -213,9 +213,10 @@ impl World {
             exit_code: None,
             oom_killed: false,
             ports,
-            applied: match self.ignores_limits {
-                true => Applied::default(),
-                false => Applied::wholly(&spec.resources, &spec.security),
+            applied: if self.ignores_limits {
+                Applied::default()
+            } else {
+                Applied::wholly(&spec.resources, &spec.security)
             },
             log: Vec::new(),
             exec_code: None,
