@@ -99,6 +99,7 @@ impl World {
             clock: Arc::clone(&self.clock),
             entropy: Arc::clone(&self.entropy),
             ports: Arc::new(Ports::new(self.node.clone(), ports)),
+            networks: Arc::default(),
             newest,
             observer,
         })

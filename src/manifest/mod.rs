@@ -131,6 +131,9 @@ fn read(key_name: &str, text: &[u8], language: Language) -> Result<App, Manifest
     if let Some(spec) = &spec {
         checks::spec(spec, &mut report);
     }
+    if let (Some(metadata), Some(spec)) = (&metadata, &spec) {
+        checks::host_names(&metadata.name, spec, &mut report);
+    }
     report.retain_after(mark, |path| damage.spares(path));
     if spec.is_some() && language == Language::Supported {
         unsupported::refuse(&value, &mut report);

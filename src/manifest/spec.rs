@@ -297,7 +297,7 @@ pub enum Userns {
 pub struct Logging {
     /// Podman's log driver.
     pub driver: LogDriver,
-    /// Largest size of a log file.
+    /// Largest size of the file; a fuller one begins anew. Only for a driver with a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_size: Option<Bytes>,
 }
@@ -308,10 +308,25 @@ pub enum LogDriver {
     /// A file a container, in Kubernetes' format.
     #[serde(rename = "k8s-file")]
     K8sFile,
+    /// What Podman takes for the same.
+    #[serde(rename = "json-file")]
+    JsonFile,
     /// The systemd journal.
     #[serde(rename = "journald")]
     Journald,
     /// None kept.
     #[serde(rename = "none")]
     None,
+}
+
+impl LogDriver {
+    /// The driver as Podman spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::K8sFile => "k8s-file",
+            Self::JsonFile => "json-file",
+            Self::Journald => "journald",
+            Self::None => "none",
+        }
+    }
 }

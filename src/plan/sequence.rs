@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::manifest::{Protocol, ServiceName, ServiceSpec, Strategy, VolumeName};
+use crate::manifest::{NetworkName, Protocol, ServiceName, ServiceSpec, Strategy, VolumeName};
 use crate::state::{
     ActiveService, ContainerId, InhibitionReason, PinnedService, Revision, RevisionNumber, Wish,
 };
@@ -15,7 +15,8 @@ use super::{Action, Snapshot};
 /// Makes this revision serve: what the app no longer names is removed first,
 /// then each service that isn't already of this revision, verified and with the
 /// secrets as they are now, is replaced, in the revision's order. Whoever gives up
-/// something that only one can hold is ended before it is made for another.
+/// something that only one can hold is ended before it is made for another. Last,
+/// networks are left.
 pub fn deploy(snapshot: &Snapshot, revision: &Revision) -> Vec<Action> {
     let active = &snapshot.records.active.services;
     let dropped = active
@@ -45,7 +46,26 @@ pub fn deploy(snapshot: &Snapshot, revision: &Revision) -> Vec<Action> {
         }
         actions.extend(create(name, revision.number));
     }
+    let networks = left(snapshot, revision);
+    if !networks.is_empty() {
+        actions.push(Action::Leave { networks });
+    }
     actions
+}
+
+/// The shared networks that no service of the new revision is in.
+fn left(snapshot: &Snapshot, revision: &Revision) -> BTreeSet<NetworkName> {
+    let named: BTreeSet<_> = revision
+        .services
+        .values()
+        .flat_map(|pinned| pinned.networks.iter().map(|network| &network.name))
+        .collect();
+    let ownership = snapshot.records.ownership.iter();
+    ownership
+        .flat_map(|ownership| ownership.shared_networks.keys())
+        .filter(|name| !named.contains(name))
+        .cloned()
+        .collect()
 }
 
 /// The other services that hold, until they are replaced as well, what this one is to

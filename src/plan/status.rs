@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use crate::manifest::{RestartPolicy, ServiceName};
-use crate::runtime::Container;
+use crate::runtime::{Container, ContainerState};
 use crate::state::{
     ActiveService, Condition, ConditionType, OutcomeKind, ServiceStatus, Status, StepState, Truth,
     Verb,
@@ -15,6 +15,9 @@ use super::health::{Health, health};
 use super::repair::{restarts, wants_restart};
 use super::secrets::outdated;
 use super::{Desired, Due, Snapshot};
+
+/// The reason of `Degraded` when the runtime dropped a limit.
+pub(crate) const LIMIT_IGNORED: &str = "ResourceLimitIgnored";
 
 /// What the controller is about to do with the app, for `Progressing`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -246,6 +249,9 @@ fn degraded(snapshot: &Snapshot) -> Fact {
     {
         return fact(Truth::True, why.reason, why.message);
     }
+    if let Some(message) = ignored_limits(snapshot) {
+        return fact(Truth::True, LIMIT_IGNORED, message);
+    }
     let warning = snapshot
         .operations()
         .next()
@@ -258,6 +264,24 @@ fn degraded(snapshot: &Snapshot) -> Fact {
         ),
         None => fact(Truth::False, "AsExpected", "what serves is as it should be"),
     }
+}
+
+/// Which limits the runtime dropped, of the first service where it did.
+fn ignored_limits(snapshot: &Snapshot) -> Option<String> {
+    let mut services = snapshot.records.active.services.iter();
+    services.find_map(|(name, active)| {
+        let container = snapshot.container(&active.container)?;
+        let asked = &snapshot.pinned(name)?.spec.resources;
+        let missing = container.applied.missing_limits(asked);
+        let runs = container.state == ContainerState::Running;
+        (runs && !missing.is_empty()).then(|| {
+            format!(
+                "service {name} runs without resources.{}: Podman can't limit it on this host; \
+                 look at its cgroup controllers",
+                missing.join(", resources.")
+            )
+        })
+    })
 }
 
 fn inhibited(snapshot: &Snapshot) -> Fact {

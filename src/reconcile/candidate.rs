@@ -2,13 +2,14 @@
 
 use jiff::Timestamp;
 
-use crate::manifest::ServiceName;
+use crate::manifest::{AppName, ServiceName};
 use crate::runtime::{
     Container, ContainerSpec, Labels, NetworkAttachment, PortMapping, TmpfsMount, VolumeAttachment,
     deadline,
 };
 use crate::state::{
-    Bind, BindClaim, ContainerId, PinnedService, RevisionNumber, TakenSecrets, Warning, labels,
+    Bind, BindClaim, ContainerId, Incarnation, PinnedService, RevisionNumber, TakenSecrets,
+    Warning, labels,
 };
 
 use super::error::{Failure, ReconcileError, StepError, runtime_failure};
@@ -28,6 +29,25 @@ pub(super) struct Candidate {
     /// The versions of its secrets that it took.
     pub secrets: TakenSecrets,
     pub binds: Vec<Bind>,
+}
+
+/// The private network, where services find each other by name, and the shared ones,
+/// where the name says whose it is.
+fn attachments(
+    app: &AppName,
+    incarnation: Incarnation,
+    service: &ServiceName,
+    pinned: &PinnedService,
+) -> Vec<NetworkAttachment> {
+    let private = NetworkAttachment {
+        name: names::network(app, incarnation),
+        aliases: vec![service.to_string()],
+    };
+    let shared = pinned.networks.iter().map(|network| NetworkAttachment {
+        name: network.name.to_string(),
+        aliases: vec![names::shared_alias(app, service)],
+    });
+    std::iter::once(private).chain(shared).collect()
 }
 
 impl Run<'_> {
@@ -134,7 +154,7 @@ impl Run<'_> {
         let (secret_env, secret_files) = self.secrets_for(spec);
         ContainerSpec {
             name,
-            hostname: service.to_string(),
+            hostname: names::hostname(self.app, service, pinned),
             image_id,
             entrypoint: spec.command.clone(),
             command: spec.args.clone(),
@@ -162,14 +182,12 @@ impl Run<'_> {
                     size: tmpfs.size.map(crate::manifest::Bytes::get),
                 })
                 .collect(),
-            networks: vec![NetworkAttachment {
-                name: names::network(self.app, incarnation),
-                aliases: vec![service.to_string()],
-            }],
+            networks: attachments(self.app, incarnation, service, pinned),
             stop_signal: spec.stop_signal.clone(),
             stop_timeout: spec.stop_grace.get(),
             resources: spec.resources.clone(),
             security: spec.security.clone(),
+            logging: spec.logging.clone(),
             ..ContainerSpec::default()
         }
     }

@@ -138,6 +138,7 @@ pub(super) fn runtime_failure(error: &RuntimeError) -> Failure {
         RuntimeError::NameInUse { .. } => "NameInUse",
         RuntimeError::InUse { .. } => "InUse",
         RuntimeError::NotFound { .. } => "NotFound",
+        RuntimeError::NoUserIds => "NoUserIds",
         RuntimeError::Refused { .. } => "PodmanRefused",
     };
     Failure {

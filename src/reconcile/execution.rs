@@ -1,6 +1,6 @@
 //! Steps on a container's execution: start, inspect, probe.
 
-use crate::manifest::{Port, ServiceName};
+use crate::manifest::{Port, Security, ServiceName};
 use crate::probe::{ProbeFailure, ProbeFailureKind, Subject, wait_ready, wait_started};
 use crate::runtime::{Container, ContainerState, RuntimeError, deadline};
 use crate::state::{Bind, BindClaim, ContainerId};
@@ -142,8 +142,9 @@ impl Run<'_> {
         let id = self.container_of(service)?;
         let container = self.inspect_existing(&id).await?;
         let revision = self.candidate(service)?.revision;
-        let ports = self.pinned_at(service, revision)?.spec.ports.clone();
-        let binds = binds(&ports, &container)?;
+        let spec = &self.pinned_at(service, revision)?.spec;
+        check_restrictions(&spec.security, &container)?;
+        let binds = binds(&spec.ports, &container)?;
         let candidate = self.candidate_mut(service)?;
         candidate.started_at = container.started_at;
         candidate.binds = binds;
@@ -222,6 +223,22 @@ impl Run<'_> {
             ..Failure::passing(reason, message)
         }
     }
+}
+
+/// Refuses a container that has more privileges than it was asked to have.
+fn check_restrictions(asked: &Security, container: &Container) -> Result<(), Failure> {
+    let missing = container.applied.missing_restrictions(asked);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::lasting(
+        "SecurityIgnored",
+        format!(
+            "Podman started the container without security.{}: this host can't do it, or its \
+             Podman doesn't know it",
+            missing.join(", security.")
+        ),
+    ))
 }
 
 /// The host port of each declared port, as the runtime gave it.

@@ -7,8 +7,8 @@
 //! - `preflight` pins the wanted manifest to a revision, touching nothing;
 //!   `preview` does what can be done of that without a pull.
 //! - `run` is the sequencer; `journal` is what it writes; `traffic`, `retire`,
-//!   `resources`, `secrets`, `candidate` with its `claims`, `execution`, `publish` and
-//!   `removal` are the effects of its steps.
+//!   `resources`, `networks`, `secrets`, `candidate` with its `claims`, `execution`,
+//!   `publish` and `removal` are the effects of its steps.
 //! - `permission` asks the node's policy, and images go through it.
 //! - `diagnostics` is what the journal keeps of a container that failed, and
 //!   `redact` what it leaves out of that.
@@ -31,6 +31,7 @@ mod execution;
 mod failpoint;
 mod journal;
 mod names;
+mod networks;
 mod observe;
 mod pacing;
 mod permission;
@@ -56,6 +57,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 pub use error::ReconcileError;
+pub use networks::SharedNetworks;
 pub use ports::{Exhausted, Ports};
 pub use preview::Preview;
 
@@ -97,6 +99,8 @@ pub struct Context {
     pub entropy: Arc<Entropy>,
     /// The claims on this host's ports.
     pub ports: Arc<Ports>,
+    /// Who joins or leaves shared networks.
+    pub networks: Arc<SharedNetworks>,
     /// The newest manifests that the watch saw.
     pub newest: Newest,
     /// Who is told what was done.

@@ -8,11 +8,11 @@ use std::time::Duration;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use tokio_util::sync::CancellationToken;
 
-use crate::manifest::{App, AppName, Check, Protocol, ServiceName, ServiceSpec};
+use crate::manifest::{App, AppName, Check, Protocol, ServiceName, ServiceSpec, Userns};
 use crate::plan::{self, Action, Desired, Phase, Snapshot};
 use crate::runtime::Image;
 use crate::state::{
-    Incarnation, Outcome, OutcomeKind, Ownership, PinnedService, Resources, Revision, Verb,
+    Digest, Incarnation, Outcome, OutcomeKind, Ownership, PinnedService, Resources, Revision, Verb,
 };
 use crate::store::Changes;
 
@@ -106,6 +106,7 @@ impl Reconciler {
                 since: self.ctx.clock.now(),
                 deletion_protection: false,
                 resources: Resources::default(),
+                shared_networks: BTreeMap::new(),
             });
         Ownership {
             deletion_protection: app.spec.deletion_protection,
@@ -141,13 +142,19 @@ impl Reconciler {
             self.check_ports(app, name, &pinned.spec).await?;
             self.check_listeners(app, name, &pinned.spec).await?;
             self.ctx
-                .check_provisionable(app, incarnation, &pinned.spec)
+                .check_provisionable(app, incarnation, pinned)
                 .await
                 .map_err(|failure| named(name, failure))?;
         }
         let services = revision.services.iter();
         let specs = services.map(|(name, pinned)| (name, &pinned.spec));
         self.ctx.check_secrets(app, incarnation, specs).await?;
+        let own_users = |pinned: &PinnedService| pinned.spec.security.userns == Some(Userns::Auto);
+        let mut services = revision.services.iter();
+        if let Some((name, _)) = services.find(|(_, pinned)| own_users(pinned)) {
+            let checked = self.ctx.runtime.check_user_ids().await;
+            checked.map_err(|error| named(name, runtime_failure(&error)))?;
+        }
         let claims = plan::claims(incarnation, revision);
         let free = self.ctx.traffic.check(app, &claims).await;
         free.map_err(|error| traffic_error("check routes", error))
@@ -155,19 +162,13 @@ impl Reconciler {
 
     async fn pin(&self, app: &App) -> Result<BTreeMap<ServiceName, PinnedService>, StepError> {
         let pin = |(name, spec): (&ServiceName, &ServiceSpec)| {
-            let (name, spec) = (name.clone(), with_app_env(app, spec));
+            let (name, spec) = (name.clone(), spec.clone());
             async move {
                 let image = self.ctx.named_image(&spec.image, spec.pull_policy).await;
                 let image = image.map_err(|failure| named(&name, failure))?;
                 check_volumes(&name, &spec, &image)?;
                 check_health(&name, &spec, &image)?;
-                Ok::<_, StepError>((
-                    name,
-                    PinnedService {
-                        spec,
-                        digest: image.digest,
-                    },
-                ))
+                Ok::<_, StepError>((name, pinned(app, spec, image.digest)))
             }
         };
         let pinned: Vec<_> = app.spec.services.iter().map(pin).collect();
@@ -283,13 +284,19 @@ impl Reconciler {
     }
 }
 
-/// The spec as its container is made from it: with the app-wide environment.
-pub(super) fn with_app_env(app: &App, spec: &ServiceSpec) -> ServiceSpec {
-    let mut spec = spec.clone();
+/// What a container is made from: the service's spec, with what holds for the whole app.
+pub(super) fn pinned(app: &App, mut spec: ServiceSpec, digest: Digest) -> PinnedService {
     for (key, value) in &app.spec.env {
         spec.env.entry(key.clone()).or_insert_with(|| value.clone());
     }
-    spec
+    // Their order in the manifest makes no difference.
+    let mut networks = app.spec.networks.clone();
+    networks.sort_by(|one, other| one.name.cmp(&other.name));
+    PinnedService {
+        spec,
+        digest,
+        networks,
+    }
 }
 
 fn port_given_out(port: u16) -> Failure {

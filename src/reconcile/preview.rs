@@ -69,7 +69,6 @@ impl Reconciler {
     ) -> Result<BTreeMap<ServiceName, PinnedService>, ReconcileError> {
         let mut services = BTreeMap::new();
         for (name, spec) in &app.spec.services {
-            let spec = super::preflight::with_app_env(app, spec);
             let local = self
                 .ctx
                 .runtime
@@ -95,7 +94,10 @@ impl Reconciler {
                     spec.image
                 ));
             }
-            services.insert(name.clone(), PinnedService { spec, digest });
+            services.insert(
+                name.clone(),
+                super::preflight::pinned(app, spec.clone(), digest),
+            );
         }
         Ok(services)
     }

@@ -1,5 +1,7 @@
 //! What a crash, a lost leadership or a failed clean-up left.
 
+use std::collections::BTreeMap;
+
 use tokio_util::sync::CancellationToken;
 
 use crate::manifest::{AppName, ServiceName};
@@ -259,5 +261,6 @@ fn ended(snapshot: &Snapshot) -> Option<Ownership> {
         since: jiff::Timestamp::UNIX_EPOCH,
         deletion_protection: false,
         resources: Resources::default(),
+        shared_networks: BTreeMap::new(),
     })
 }

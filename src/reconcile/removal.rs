@@ -32,15 +32,16 @@ impl Run<'_> {
         Ok(self.journal.begin(index, changes).await?)
     }
 
-    /// Removes the private networks whose labels say that they are this
-    /// incarnation's. One that can't be removed is a warning.
+    /// Leaves the shared networks, and removes the private ones whose labels say that
+    /// they are this incarnation's. One that can't be removed is a warning.
     pub(super) async fn reclaim(&mut self, index: usize) -> Result<(), StepError> {
-        self.journal.begin(index, Changes::default()).await?;
+        let shared = self.ownership.shared_networks.keys().cloned().collect();
+        self.leave(index, &shared).await?;
         let ours = self.ownership.incarnation.to_string();
         for name in self.ownership.resources.networks.clone() {
             let left = match self.ctx.runtime.network(&name).await {
                 Ok(None) => continue,
-                Ok(Some(found)) if found.get(labels::INCARNATION) == Some(&ours) => {
+                Ok(Some(found)) if found.labels.get(labels::INCARNATION) == Some(&ours) => {
                     self.ctx.permit(deadline::REMOVE)?;
                     match self.ctx.runtime.remove_network(&name).await {
                         Ok(()) => continue,

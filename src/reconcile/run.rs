@@ -407,6 +407,7 @@ impl Run<'_> {
             }
             Action::Intent { wish, inhibited } => self.intend(index, *wish, inhibited).await,
             Action::WithdrawApp => self.withdraw_app(index).await,
+            Action::Leave { networks } => self.leave(index, networks).await,
             Action::Reclaim => self.reclaim(index).await,
             Action::End { manifest } => self.end_incarnation(*manifest).await,
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::manifest::AppName;
 use crate::plan::{self, Action, Phase, Snapshot};
-use crate::state::{Event, EventType, Operation};
+use crate::state::{Event, EventType, Operation, Status};
 use crate::store::Changes;
 
 use super::Reconciler;
@@ -39,7 +39,26 @@ impl Reconciler {
             .records
             .commit(key, known, &status, Changes::default())
             .await?;
+        self.tell_of_ignored_limit(snapshot, &status).await;
         Ok(())
+    }
+
+    /// An event when `Degraded` begins to say that a limit is ignored.
+    async fn tell_of_ignored_limit(&self, snapshot: &Snapshot, status: &Status) {
+        let before = snapshot.records.status.as_ref();
+        let before = before.and_then(|kept| ignored_limit(&kept.record));
+        let Some(now) = ignored_limit(status).filter(|now| Some(*now) != before) else {
+            return;
+        };
+        let event = Event {
+            r#type: EventType::Warning,
+            reason: plan::LIMIT_IGNORED.to_owned(),
+            message: now.to_owned(),
+            service: None,
+            operation: None,
+            at: self.ctx.clock.now(),
+        };
+        self.tell(&snapshot.app, &[event]).await;
     }
 
     /// What the app waits for while nothing is done.
@@ -118,4 +137,11 @@ impl Reconciler {
             tracing::debug!(%error, "events weren't written");
         }
     }
+}
+
+/// What a status says of limits that are ignored.
+fn ignored_limit(status: &Status) -> Option<&str> {
+    let mut conditions = status.conditions.iter();
+    let found = conditions.find(|condition| condition.reason == plan::LIMIT_IGNORED)?;
+    Some(&found.message)
 }

@@ -5,6 +5,7 @@
 //! [`RuntimeError::is_ambiguous`]: look at the state before you call again.
 //! Names, labels and loopback addresses are the caller's; nothing here decides.
 
+mod applied;
 mod memory;
 mod podman;
 mod secret;
@@ -17,12 +18,13 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use jiff::Timestamp;
 
+pub use applied::Applied;
 pub use memory::{Behaviour, Call, EffectLog, MemoryImage, MemoryRuntime, Reply};
 pub use podman::{Deadlines, Podman};
 pub use secret::{Secret, SecretEnv, SecretMount, SecretValue, SecretValueError, Volume};
 pub use types::{
-    Container, ContainerSpec, ContainerState, ContainerSummary, Image, Labels, NetworkAttachment,
-    PortMapping, RuntimeEvent, RuntimeEventKind, TmpfsMount, VolumeAttachment,
+    Container, ContainerSpec, ContainerState, ContainerSummary, Image, Labels, Network,
+    NetworkAttachment, PortMapping, RuntimeEvent, RuntimeEventKind, TmpfsMount, VolumeAttachment,
 };
 
 use crate::manifest::{Protocol, PullPolicy};
@@ -129,6 +131,13 @@ pub enum RuntimeError {
         /// What Podman said.
         message: String,
     },
+    /// There are no user IDs for a user namespace.
+    #[error(
+        "Podman has no user IDs to give for userns: auto: add the line \
+         containers:2147483647:2147483648 to /etc/subuid and /etc/subgid on this host, or leave \
+         security.userns out"
+    )]
+    NoUserIds,
     /// Podman refused for another reason; the state is unchanged.
     #[error("Podman refused {call}: {message}")]
     Refused {
@@ -181,6 +190,10 @@ pub trait Runtime: Send + Sync + fmt::Debug {
 
     /// One container by ID or name; `None` when there is none.
     async fn inspect(&self, id_or_name: &str) -> Result<Option<Container>, RuntimeError>;
+
+    /// Whether containers can have user IDs of their own (`userns: auto`), as far as
+    /// can be told before one is created.
+    async fn check_user_ids(&self) -> Result<(), RuntimeError>;
 
     /// Creates a container; nothing runs yet. Never repeated blindly: after an
     /// ambiguous error, inspect the name.
@@ -252,11 +265,11 @@ pub trait Runtime: Send + Sync + fmt::Debug {
     /// Removes a secret. One that is gone is a success.
     async fn remove_secret(&self, name: &str) -> Result<(), RuntimeError>;
 
-    /// The labels of a network; `None` when there is none.
-    async fn network(&self, name: &str) -> Result<Option<Labels>, RuntimeError>;
+    /// One network by name; `None` when there is none.
+    async fn network(&self, name: &str) -> Result<Option<Network>, RuntimeError>;
 
     /// Creates a bridge network with DNS.
-    async fn create_network(&self, name: &str, labels: &Labels) -> Result<(), RuntimeError>;
+    async fn create_network(&self, name: &str, network: &Network) -> Result<(), RuntimeError>;
 
     /// Removes a network that nobody uses; never forced. One that is gone is a success.
     async fn remove_network(&self, name: &str) -> Result<(), RuntimeError>;

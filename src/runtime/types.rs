@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{SecretEnv, SecretMount};
-use crate::manifest::{BindMount, Device, Protocol, Resources, Security};
+use super::{Applied, SecretEnv, SecretMount};
+use crate::manifest::{BindMount, Device, Logging, Protocol, Resources, Security};
 use crate::state::{ContainerId, Digest};
 
 /// Labels by key.
@@ -73,6 +73,8 @@ pub struct ContainerSpec {
     pub resources: Resources,
     /// Privileges.
     pub security: Security,
+    /// Where the logs go; Podman's default when absent.
+    pub logging: Option<Logging>,
 }
 
 impl fmt::Debug for ContainerSpec {
@@ -139,6 +141,15 @@ pub struct NetworkAttachment {
     pub aliases: Vec<String>,
 }
 
+/// A network as an inspection shows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Network {
+    /// Its labels.
+    pub labels: Labels,
+    /// Whether it has no way out of the host.
+    pub internal: bool,
+}
+
 /// A container as a list shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerSummary {
@@ -173,6 +184,8 @@ pub struct Container {
     pub ports: Vec<PortMapping>,
     /// Host paths that it has mounted.
     pub binds: Vec<BindMount>,
+    /// What became of its limits and privileges.
+    pub applied: Applied,
 }
 
 /// Podman's states of a container.

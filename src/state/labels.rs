@@ -13,5 +13,7 @@ pub const REVISION: &str = "io.podherd.revision";
 pub const OPERATION: &str = "io.podherd.operation";
 /// The name of a secret of its own within the app.
 pub const SECRET: &str = "io.podherd.secret";
+/// On a shared network, instead of an app and an incarnation: its name.
+pub const NETWORK: &str = "io.podherd.network";
 /// The volume's name within the app.
 pub const VOLUME: &str = "io.podherd.volume";

@@ -23,7 +23,7 @@ pub use operation::{
 };
 pub use ownership::{
     BindClaim, Inhibition, InhibitionReason, Intent, Leader, Node, Ownership, ProcessIdentity,
-    Resources, Retained, Wish,
+    Resources, Retained, Stake, Wish,
 };
 pub use record::{Record, RecordError, decode, encode};
 pub use request::{Asked, AskedVerb, RequestError, parse_id};

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::metrics::RequestMetrics;
 use crate::manifest::{Protocol, PullPolicy};
 use crate::runtime::{
-    Container, ContainerSpec, ContainerSummary, Image, Labels, Runtime, RuntimeError,
+    Container, ContainerSpec, ContainerSummary, Image, Labels, Network, Runtime, RuntimeError,
     RuntimeEvents, Secret, SecretValue, Volume,
 };
 use crate::state::{ContainerId, Digest};
@@ -52,6 +52,7 @@ fn code(error: &RuntimeError) -> &'static str {
         RuntimeError::ImageUnknown { .. } => "image_unknown",
         RuntimeError::ImageDenied { .. } => "image_denied",
         RuntimeError::PullFailed { .. } => "pull_failed",
+        RuntimeError::NoUserIds => "no_user_ids",
         RuntimeError::Refused { .. } => "refused",
     }
 }
@@ -87,6 +88,11 @@ impl<R: Runtime> Runtime for MeteredRuntime<R> {
 
     async fn inspect(&self, id_or_name: &str) -> Result<Option<Container>, RuntimeError> {
         self.time("inspect", self.inner.inspect(id_or_name)).await
+    }
+
+    async fn check_user_ids(&self) -> Result<(), RuntimeError> {
+        self.time("check_user_ids", self.inner.check_user_ids())
+            .await
     }
 
     async fn create(&self, spec: &ContainerSpec) -> Result<ContainerId, RuntimeError> {
@@ -175,12 +181,12 @@ impl<R: Runtime> Runtime for MeteredRuntime<R> {
             .await
     }
 
-    async fn network(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
+    async fn network(&self, name: &str) -> Result<Option<Network>, RuntimeError> {
         self.time("network", self.inner.network(name)).await
     }
 
-    async fn create_network(&self, name: &str, labels: &Labels) -> Result<(), RuntimeError> {
-        self.time("create_network", self.inner.create_network(name, labels))
+    async fn create_network(&self, name: &str, network: &Network) -> Result<(), RuntimeError> {
+        self.time("create_network", self.inner.create_network(name, network))
             .await
     }
 

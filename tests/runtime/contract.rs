@@ -10,8 +10,8 @@ use std::time::Duration;
 use futures::StreamExt;
 use podherd::manifest::{BindMount, Protocol, PullPolicy};
 use podherd::runtime::{
-    Container, ContainerSpec, ContainerState, Labels, NetworkAttachment, PortMapping, Runtime,
-    RuntimeError, RuntimeEventKind, SecretEnv, SecretMount, SecretValue, VolumeAttachment,
+    Container, ContainerSpec, ContainerState, Labels, Network, NetworkAttachment, PortMapping,
+    Runtime, RuntimeError, RuntimeEventKind, SecretEnv, SecretMount, SecretValue, VolumeAttachment,
 };
 use podherd::state::{ContainerId, Digest, SecretVersion};
 
@@ -61,7 +61,7 @@ impl Host {
         let name = "contract".to_owned();
         if self.runtime.network(&name).await.unwrap().is_none() {
             self.runtime
-                .create_network(&name, &Labels::new())
+                .create_network(&name, &Network::default())
                 .await
                 .unwrap();
         }
@@ -455,12 +455,15 @@ async fn host_paths(host: &Host) {
 
 async fn networks(host: &Host) {
     let runtime = &host.runtime;
-    let labels = label("network");
+    let network = Network {
+        labels: label("network"),
+        internal: true,
+    };
     assert_eq!(runtime.network("net").await.unwrap(), None);
-    runtime.create_network("net", &labels).await.unwrap();
-    assert_eq!(runtime.network("net").await.unwrap(), Some(labels));
+    runtime.create_network("net", &network).await.unwrap();
+    assert_eq!(runtime.network("net").await.unwrap(), Some(network));
     let error = runtime
-        .create_network("net", &Labels::new())
+        .create_network("net", &Network::default())
         .await
         .unwrap_err();
     assert!(

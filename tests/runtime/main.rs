@@ -12,7 +12,7 @@ use podherd::clock::SystemClock;
 use podherd::manifest::PullPolicy;
 use podherd::runtime::{
     Behaviour, Call, ContainerSpec, ContainerState, EffectLog, Labels, MemoryImage, MemoryRuntime,
-    Runtime, RuntimeError, VolumeAttachment,
+    Network, Runtime, RuntimeError, VolumeAttachment,
 };
 use tokio::time::Instant;
 
@@ -75,7 +75,7 @@ async fn effects_are_recorded_in_their_order_by_the_label_that_was_chosen() {
     let mut spec = spec(&runtime, "podherd-blog-web-1").await;
     spec.labels = Labels::from([("service".to_owned(), "web".to_owned())]);
     runtime
-        .create_network("blog", &Labels::new())
+        .create_network("blog", &Network::default())
         .await
         .unwrap();
     let id = runtime.create(&spec).await.unwrap();

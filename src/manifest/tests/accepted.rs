@@ -56,7 +56,7 @@ spec:
       stopSignal: SIGTERM
       restart: OnFailure
       resources: {cpus: "0.5", memory: 256Mi, pids: 200}
-      security: {readOnlyRoot: true, capDrop: [ALL], capAdd: [NET_BIND_SERVICE], noNewPrivileges: true, userns: auto}
+      security: {readOnlyRoot: true, capDrop: [ALL], capAdd: [NET_BIND_SERVICE], noNewPrivileges: true, userns: host}
       logging: {driver: k8s-file, maxSize: 10Mi}
       dependsOn: [db]
   deletionProtection: true

@@ -200,6 +200,18 @@ refusals! { web, "spec.services.web.":
         ["resources: {pids: «0}"] at "resources.pids" says "must be more than zero";
     a_log_of_no_size_is_refused:
         ["logging: {driver: k8s-file, maxSize: «0}"] at "logging.maxSize" says "more than zero";
+    a_log_without_a_file_has_no_size:
+        ["logging: {driver: journald, «maxSize: 1Mi}"] at "logging.maxSize"
+        says "the driver `journald` has no file";
+    a_log_probe_without_a_log_is_refused:
+        ["logging: {driver: none}", "readiness: {«log: {contains: ready}}"]
+        at "readiness.log" says "keeps no log";
+    a_startup_log_probe_without_a_log_is_refused:
+        ["logging: {driver: none}", "startup: {«log: {contains: ready}}"]
+        at "startup.log" says "keeps no log";
+    a_volume_with_other_users_each_time_is_refused:
+        ["volumes: [{name: data, path: /data}]", "security: {userns: «auto}"]
+        at "security.userns" says "the files of volume `data`";
     an_unknown_capability_is_refused:
         ["security: {capAdd: [«NET_BIND]}"] at "security.capAdd[0]" says "is not a capability";
     adding_all_capabilities_is_refused:

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::manifest::{self, App, ServiceName};
 use crate::plan::{Action, Desired, Due, Snapshot};
-use crate::runtime::{Container, ContainerState, Labels, PortMapping};
+use crate::runtime::{Applied, Container, ContainerState, Labels, PortMapping};
 use crate::state::{
     Active, ActiveService, Bind, ContainerId, Digest, Incarnation, Inhibition, InhibitionReason,
     Intent, Operation, OperationId, Outcome, OutcomeKind, Ownership, PinnedService, Request,
@@ -57,6 +57,7 @@ pub fn revision(number: u64, app: &App) -> Revision {
         let pinned = PinnedService {
             spec: spec.clone(),
             digest: Digest::new("sha256:1"),
+            networks: app.spec.networks.clone(),
         };
         (name.clone(), pinned)
     };
@@ -112,6 +113,7 @@ pub fn serving(app: &App) -> Snapshot {
         since: at(0),
         deletion_protection: false,
         resources: Resources::default(),
+        shared_networks: BTreeMap::new(),
     });
     snapshot.records.revisions = vec![revision(1, app)];
     let services = app.spec.services.keys().zip(20_000..);
@@ -173,6 +175,7 @@ pub fn container(name: &ServiceName, id_text: &str, port: u16) -> Container {
             host: port,
         }],
         binds: Vec::new(),
+        applied: Applied::default(),
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::BroadcastStream;
 
 use super::super::{
-    Container, ContainerSpec, ContainerSummary, Image, Labels, Runtime, RuntimeError,
+    Container, ContainerSpec, ContainerSummary, Image, Labels, Network, Runtime, RuntimeError,
     RuntimeEvents, Secret, SecretValue, Volume,
 };
 use super::MemoryRuntime;
@@ -103,6 +103,10 @@ impl Runtime for MemoryRuntime {
     async fn inspect(&self, id_or_name: &str) -> Result<Option<Container>, RuntimeError> {
         let name = self.name_of(id_or_name);
         self.call(Call::Inspect, &name, || Ok(self.container(id_or_name)))
+    }
+
+    async fn check_user_ids(&self) -> Result<(), RuntimeError> {
+        self.call(Call::CheckUserIds, "", || Ok(()))
     }
 
     async fn create(&self, spec: &ContainerSpec) -> Result<ContainerId, RuntimeError> {
@@ -386,13 +390,13 @@ impl Runtime for MemoryRuntime {
         })
     }
 
-    async fn network(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
+    async fn network(&self, name: &str) -> Result<Option<Network>, RuntimeError> {
         self.call(Call::Network, name, || {
             Ok(self.with(|world| world.networks.get(name).cloned()))
         })
     }
 
-    async fn create_network(&self, name: &str, labels: &Labels) -> Result<(), RuntimeError> {
+    async fn create_network(&self, name: &str, network: &Network) -> Result<(), RuntimeError> {
         self.call(Call::CreateNetwork, name, || {
             self.with(|world| {
                 if world.networks.contains_key(name) {
@@ -401,7 +405,7 @@ impl Runtime for MemoryRuntime {
                         name: name.to_owned(),
                     });
                 }
-                world.networks.insert(name.to_owned(), labels.clone());
+                world.networks.insert(name.to_owned(), network.clone());
                 Ok(())
             })?;
             self.effects.push(format!("create-network {name}"));

@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{broadcast, watch};
 
-use super::{Container, ContainerSpec, Labels, RuntimeError, RuntimeEvent};
+use super::{Container, ContainerSpec, Labels, Network, RuntimeError, RuntimeEvent};
 use crate::clock::Clock;
 use crate::manifest::Protocol;
 use crate::state::ContainerId;
@@ -179,6 +179,11 @@ impl MemoryRuntime {
         self.with(|world| world.networks.keys().cloned().collect())
     }
 
+    /// A network by name.
+    pub fn network_of(&self, name: &str) -> Option<Network> {
+        self.with(|world| world.networks.get(name).cloned())
+    }
+
     /// Every moment at which two running containers held one volume read-write.
     pub fn violations(&self) -> Vec<String> {
         self.with(|world| world.violations.clone())
@@ -302,8 +307,19 @@ impl MemoryRuntime {
     }
 
     /// Somebody creates a network.
-    pub fn add_network(&self, name: &str, labels: &Labels) {
-        self.with(|world| world.networks.insert(name.to_owned(), labels.clone()));
+    pub fn add_network(&self, name: &str, network: &Network) {
+        self.with(|world| world.networks.insert(name.to_owned(), network.clone()));
+    }
+
+    /// Somebody removes a network.
+    pub fn remove_network_by_hand(&self, name: &str) {
+        self.with(|world| world.networks.remove(name));
+    }
+
+    /// From now on containers get what they ask for in limits and privileges, or nothing
+    /// of it, as on a host without the cgroups.
+    pub fn set_ignores_limits(&self, ignores: bool) {
+        self.with(|world| world.ignores_limits = ignores);
     }
 
     /// A process outside of all containers takes a host port.

@@ -12,8 +12,8 @@ use crate::manifest::Protocol;
 use crate::state::ContainerId;
 
 use super::super::{
-    Container, ContainerSpec, ContainerState, ContainerSummary, Labels, PortMapping, RuntimeEvent,
-    RuntimeEventKind,
+    Applied, Container, ContainerSpec, ContainerState, ContainerSummary, Labels, Network,
+    PortMapping, RuntimeEvent, RuntimeEventKind,
 };
 use super::images::{Behaviour, Images};
 use super::secrets::{Secrets, Seen};
@@ -36,6 +36,7 @@ pub(super) struct Record {
     exit_code: Option<i32>,
     oom_killed: bool,
     pub(super) ports: Vec<PortMapping>,
+    pub(super) applied: Applied,
     /// Each line with the start of the execution that wrote it.
     log: Vec<(Option<Timestamp>, String)>,
     pub(super) exec_code: Option<i64>,
@@ -61,6 +62,7 @@ impl Record {
             oom_killed: self.oom_killed,
             ports: self.ports.clone(),
             binds: self.spec.binds.clone(),
+            applied: self.applied.clone(),
         }
     }
 
@@ -142,10 +144,12 @@ pub(super) struct World {
     last_start: Option<Timestamp>,
     pub(super) images: Images,
     pub(super) volumes: BTreeMap<String, Labels>,
-    pub(super) networks: BTreeMap<String, Labels>,
+    pub(super) networks: BTreeMap<String, Network>,
     pub(super) secrets: Secrets,
     /// Host ports that processes outside of all containers hold.
     pub(super) occupied: BTreeSet<(Protocol, u16)>,
+    /// Whether new containers get none of the limits and restrictions asked for.
+    pub(super) ignores_limits: bool,
     pub(super) violations: Vec<String>,
     /// What happened since the events were last handed out.
     pub(super) news: Vec<RuntimeEvent>,
@@ -226,6 +230,11 @@ impl World {
             exit_code: None,
             oom_killed: false,
             ports,
+            applied: if self.ignores_limits {
+                Applied::default()
+            } else {
+                Applied::wholly(&spec.resources, &spec.security)
+            },
             log: Vec::new(),
             exec_code: None,
             seen: self.secrets.at_create(spec),

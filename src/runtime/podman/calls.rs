@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::super::{
-    Container, ContainerSpec, ContainerState, ContainerSummary, Image, Labels, Runtime,
+    Container, ContainerSpec, ContainerState, ContainerSummary, Image, Labels, Network, Runtime,
     RuntimeError, RuntimeEvents, Secret, SecretValue, Volume,
 };
 use super::fault::{Fault, unreadable};
@@ -149,6 +149,15 @@ impl Runtime for Podman {
         self.look(id_or_name).await
     }
 
+    async fn check_user_ids(&self) -> Result<(), RuntimeError> {
+        bounded(
+            "check user IDs",
+            self.deadlines.look,
+            self.look_for_user_ids(),
+        )
+        .await?
+    }
+
     async fn create(&self, spec: &ContainerSpec) -> Result<ContainerId, RuntimeError> {
         let body = create::body(spec).map_err(|message| RuntimeError::Refused {
             call: "create",
@@ -177,6 +186,9 @@ impl Runtime for Podman {
         }
         if fault.says(&["no such secret"]) {
             return Err(no_secret(&fault));
+        }
+        if fault.says(&["enough available ids", "enough unused ids"]) {
+            return Err(RuntimeError::NoUserIds);
         }
         if fault.says(&["address already in use"])
             && let Fault::Said { message, .. } = fault
@@ -359,24 +371,28 @@ impl Runtime for Podman {
         self.delete_secret(name).await
     }
 
-    async fn network(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
+    async fn network(&self, name: &str) -> Result<Option<Network>, RuntimeError> {
         let network = self.api.networks().get(name);
         let found = bounded("inspect network", self.deadlines.look, network.inspect()).await?;
         match faulty(found) {
             // Podman also answers to the first digits of an ID.
             Ok(found) if found.name.as_deref() != Some(name) => Ok(None),
-            Ok(found) => Ok(Some(found.labels.unwrap_or_default().into_iter().collect())),
+            Ok(found) => Ok(Some(Network {
+                labels: found.labels.unwrap_or_default().into_iter().collect(),
+                internal: found.internal.unwrap_or_default(),
+            })),
             Err(fault) if fault.is_missing() => Ok(None),
             Err(fault) => Err(fault.of_call("inspect network")),
         }
     }
 
-    async fn create_network(&self, name: &str, labels: &Labels) -> Result<(), RuntimeError> {
+    async fn create_network(&self, name: &str, network: &Network) -> Result<(), RuntimeError> {
         let options = NetworkCreateOpts::builder()
             .name(name)
             .driver("bridge")
             .dns_enabled(true)
-            .labels(labels)
+            .internal(network.internal)
+            .labels(&network.labels)
             .build();
         let networks = self.api.networks();
         let created = networks.create(&options);

@@ -12,6 +12,7 @@
 //! - [`create`], [`host_files`], [`inspect`], [`images`]: to and from Podman's JSON.
 //! - [`secrets`]: secrets, and the list of volumes.
 //! - [`streams`]: logs, events, and the output of a command.
+//! - [`userns`]: whether `userns: auto` can work.
 //! - [`calls`]: the [`Runtime`](super::Runtime) trait on top.
 
 mod calls;
@@ -26,13 +27,15 @@ mod socket;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod userns;
 
 use std::time::Duration;
 
 use tokio::time::timeout;
 
 use super::{
-    Container, ContainerState, ContainerSummary, Labels, Runtime as _, RuntimeError, deadline,
+    Applied, Container, ContainerState, ContainerSummary, Labels, Runtime as _, RuntimeError,
+    deadline,
 };
 use fault::Fault;
 use inspect::Inspected;
@@ -164,6 +167,7 @@ impl Podman {
             oom_killed: false,
             ports: Vec::new(),
             binds: Vec::new(),
+            applied: Applied::default(),
         }))
     }
 }

@@ -12,7 +12,7 @@
 //! restarted service is found again without anybody's help.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -67,6 +67,11 @@ enum Body<'b> {
 }
 
 impl Socket {
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(super) fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),

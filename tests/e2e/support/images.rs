@@ -200,7 +200,9 @@ fn lay_out(rootfs: &Path) {
         .find(|path| Path::new(path).exists())
         .expect("busybox-static is installed");
     fs::copy(busybox, rootfs.join("bin/busybox")).expect("busybox copies");
-    for applet in ["sh", "cat", "httpd", "nc", "sleep", "test", "wget"] {
+    for applet in [
+        "sh", "cat", "httpd", "ip", "nc", "nslookup", "sleep", "test", "wget",
+    ] {
         symlink("busybox", rootfs.join("bin").join(applet)).expect("an applet's link");
     }
     let demo = rootfs.join("bin/demo");

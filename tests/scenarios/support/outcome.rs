@@ -215,6 +215,20 @@ impl World {
         assert_eq!(ready.status, Truth::True, "{ready:?}");
     }
 
+    /// These services, each its app's only one, are all that there is, and serve.
+    pub fn assert_only_serves(&self, services: &[(&str, &str)]) {
+        self.check();
+        assert_eq!(self.runtime.containers().len(), services.len());
+        for (app, service) in services {
+            assert_eq!(
+                self.serving(app, service).verified,
+                self.container(service).started_at
+            );
+            let ready = self.condition(app, ConditionType::Ready);
+            assert_eq!(ready.status, Truth::True, "{ready:?}");
+        }
+    }
+
     /// Nothing of the app is left but what is retained.
     pub fn assert_gone(&self, app: &str) {
         self.check();

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use podherd::manifest::{Protocol, PullPolicy};
 use podherd::runtime::{
-    Container, ContainerSpec, ContainerSummary, Image, Labels, Runtime, RuntimeError,
+    Container, ContainerSpec, ContainerSummary, Image, Labels, Network, Runtime, RuntimeError,
     RuntimeEvents, Secret, SecretValue, Volume,
 };
 use podherd::state::{ContainerId, Digest};
@@ -28,6 +28,7 @@ impl WatchedRuntime {
         act: impl Future<Output = Result<T, RuntimeError>>,
     ) -> Result<T, RuntimeError> {
         let watched = async {
+            elsewhere().await;
             self.watch.acts(call);
             act.await
         };
@@ -37,6 +38,11 @@ impl WatchedRuntime {
         };
         self.gate.pass(watched, lost).await
     }
+}
+
+/// Lets another app's pass go on: a real call takes its time.
+async fn elsewhere() {
+    tokio::task::yield_now().await;
 }
 
 #[async_trait]
@@ -69,6 +75,10 @@ impl Runtime for WatchedRuntime {
 
     async fn inspect(&self, id_or_name: &str) -> Result<Option<Container>, RuntimeError> {
         self.watch.runtime.inspect(id_or_name).await
+    }
+
+    async fn check_user_ids(&self) -> Result<(), RuntimeError> {
+        self.watch.runtime.check_user_ids().await
     }
 
     async fn create(&self, spec: &ContainerSpec) -> Result<ContainerId, RuntimeError> {
@@ -166,17 +176,23 @@ impl Runtime for WatchedRuntime {
         self.effect("remove_secret", remove).await
     }
 
-    async fn network(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
-        self.watch.runtime.network(name).await
+    async fn network(&self, name: &str) -> Result<Option<Network>, RuntimeError> {
+        let found = self.watch.runtime.network(name).await;
+        elsewhere().await;
+        found
     }
 
-    async fn create_network(&self, name: &str, labels: &Labels) -> Result<(), RuntimeError> {
-        let create = self.watch.runtime.create_network(name, labels);
+    async fn create_network(&self, name: &str, network: &Network) -> Result<(), RuntimeError> {
+        let create = self.watch.runtime.create_network(name, network);
         self.effect("create_network", create).await
     }
 
     async fn remove_network(&self, name: &str) -> Result<(), RuntimeError> {
-        let remove = self.watch.runtime.remove_network(name);
+        let takes = *self.watch.network_removals_take.lock().unwrap();
+        let remove = async {
+            tokio::time::sleep(takes).await;
+            self.watch.runtime.remove_network(name).await
+        };
         self.effect("remove_network", remove).await
     }
 

@@ -143,6 +143,11 @@ impl World {
         *self.watch.pulls_take.lock().unwrap() = time;
     }
 
+    /// How long every removal of a network takes from now on.
+    pub fn network_removals_take(&self, time: Duration) {
+        *self.watch.network_removals_take.lock().unwrap() = time;
+    }
+
     // What people do.
 
     /// Somebody puts the manifest; its revision.
@@ -351,6 +356,7 @@ fn context(
         clock: clock.clone(),
         entropy: entropy.clone(),
         ports: Arc::new(Ports::new(node, 20_000..=20_099)),
+        networks: Arc::default(),
         newest: newest.clone(),
         observer: Arc::new(Unobserved),
     }
