@@ -42,14 +42,14 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let file = arguments.config.load()?;
     let host = Host::here();
     let etcd = arguments.etcd.resolve(&file)?;
-    let socket = arguments.podman.resolve(&file, &host)?;
+    let podman = arguments.podman.resolve(&file, &host)?;
     let node = arguments.node.resolve(&file, &host)?;
     let log = arguments.log.resolve(&file);
     telemetry::init(log.format, &log.filter)?;
 
     // Somebody waits for the answer: what can't be reached now is an error.
     let store: Arc<dyn Store> = Arc::new(EtcdStore::connect(&etcd).await?);
-    let runtime = connect::podman(&socket, &Metrics::new()?)?;
+    let runtime = connect::podman(&podman, &Metrics::new()?)?;
     let world = World::new(node, store, runtime, Keys::new(&etcd.prefix));
     let ended = CancellationToken::new();
     let _ends = ended.clone().drop_guard();

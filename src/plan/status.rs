@@ -20,6 +20,8 @@ pub enum Phase {
     Settled,
     /// Checking a manifest before anything is touched.
     Preflight,
+    /// The same, while images are pulled: which, and how far that is.
+    Pulling(String),
     /// An operation is in flight.
     Working(Verb),
     /// A failed deployment is tried again.
@@ -116,6 +118,7 @@ fn progressing(snapshot: &Snapshot, phase: &Phase) -> Fact {
             "Preflight",
             "checking images, ports, volumes and routes",
         ),
+        Phase::Pulling(message) => fact(Truth::True, "Pulling", message.clone()),
         Phase::Working(verb) => fact(
             Truth::True,
             "OperationInFlight",
@@ -176,7 +179,10 @@ fn ready(snapshot: &Snapshot, phase: &Phase) -> Fact {
         );
     }
     let served = !snapshot.unserved();
-    let underway = matches!(phase, Phase::Preflight | Phase::Working(_));
+    let underway = matches!(
+        phase,
+        Phase::Preflight | Phase::Pulling(_) | Phase::Working(_)
+    );
     let outcome = snapshot
         .last_deploy()
         .and_then(|operation| operation.outcome.as_ref());

@@ -4,12 +4,13 @@ use jiff::Timestamp;
 
 use crate::manifest::ServiceName;
 use crate::runtime::{
-    Container, ContainerSpec, Labels, NetworkAttachment, PortMapping, TmpfsMount, VolumeAttachment,
-    deadline,
+    Container, ContainerSpec, Image, Labels, NetworkAttachment, PortMapping, TmpfsMount,
+    VolumeAttachment, Wanted, deadline,
 };
 use crate::state::{Bind, BindClaim, ContainerId, PinnedService, RevisionNumber, Warning, labels};
 
 use super::error::{Failure, ReconcileError, StepError, runtime_failure};
+use super::images::Pulls;
 use super::names;
 use super::run::Run;
 
@@ -41,6 +42,9 @@ impl Run<'_> {
             ..Candidate::default()
         };
         self.candidates.insert(service.clone(), candidate);
+        if let Some(failure) = self.unfetched.remove(service) {
+            return Err(failure.into());
+        }
         self.make(index, service, 1).await
     }
 
@@ -56,12 +60,7 @@ impl Run<'_> {
         let name = names::container(self.app, service, operation, attempt);
         let ports = self.claim_ports(index, service, &pinned, &name).await?;
         self.candidate_mut(service)?.made = Some(name.clone());
-        let image = self
-            .ctx
-            .runtime
-            .ensure_pinned(&pinned.spec.image, &pinned.digest)
-            .await
-            .map_err(|error| runtime_failure(&error))?;
+        let image = self.pinned_image(service, &pinned).await?;
         let spec = self.container_spec(service, &candidate, &pinned, name.clone(), ports, image.id);
         self.ctx.permit(deadline::CREATE)?;
         let id = match self.ctx.runtime.create(&spec).await {
@@ -75,6 +74,25 @@ impl Run<'_> {
         self.candidate_mut(service)?.container = Some(id.clone());
         self.journal.made(index, &id);
         Ok(())
+    }
+
+    /// The image, which mostly is here since before the operation began.
+    async fn pinned_image(
+        &self,
+        service: &ServiceName,
+        pinned: &PinnedService,
+    ) -> Result<Image, StepError> {
+        let pulls = Pulls::default();
+        let wanted = Wanted::Exactly(&pinned.digest);
+        let image = self
+            .ctx
+            .image(self.app, service, &pinned.spec.image, wanted, &pulls);
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Err(ReconcileError::Interrupted.into()),
+            image = image => Ok(image.map_err(|error| runtime_failure(&error))?),
+            () = self.supersession() => Err(StepError::Superseded),
+        }
     }
 
     /// The container of this name, when this operation made it for the service.

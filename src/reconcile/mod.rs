@@ -9,6 +9,8 @@
 //! - `run` is the sequencer; `journal` is what it writes; `traffic`, `retire`,
 //!   `resources`, `candidate` with its `claims`, `execution`, `publish` and
 //!   `removal` are the effects of its steps.
+//! - `images` makes images present and tells of pulls; `repair` brings back what ACTIVE
+//!   names.
 //! - `requests` answers what people ask for by key.
 //! - `recover` reconciles an operation that was interrupted.
 //! - `supersede` says whether somebody wants something newer.
@@ -21,6 +23,7 @@ mod candidate;
 mod claims;
 mod error;
 mod execution;
+mod images;
 mod journal;
 mod names;
 mod observe;
@@ -31,6 +34,7 @@ mod preview;
 mod publish;
 mod recover;
 mod removal;
+mod repair;
 mod requests;
 mod resources;
 mod retire;
@@ -39,6 +43,7 @@ mod status;
 mod supersede;
 mod traffic;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -191,18 +196,28 @@ impl Reconciler {
     ) -> Result<Option<Verdict>, ReconcileError> {
         match next {
             Next::Recover(id) => self.recover(snapshot, &id).await?,
-            Next::Sweep(actions) | Next::Repair(actions) => {
-                return self.upkeep(snapshot, Verb::Recover, &actions, cancel).await;
+            Next::Repair(actions) => return self.repair(snapshot, &actions, cancel).await,
+            Next::Sweep(actions) => {
+                let none = BTreeMap::new();
+                return self
+                    .upkeep(snapshot, Verb::Recover, &actions, none, cancel)
+                    .await;
             }
             Next::Remove(actions) => {
-                return self.upkeep(snapshot, Verb::Remove, &actions, cancel).await;
+                let none = BTreeMap::new();
+                return self
+                    .upkeep(snapshot, Verb::Remove, &actions, none, cancel)
+                    .await;
             }
             Next::Answer(pending, answer) => {
                 self.answer(snapshot, &pending, answer, cancel).await?;
             }
             Next::RollBack(actions) => {
+                let Some(failed) = self.fetch_for(snapshot, &actions, cancel).await? else {
+                    return Ok(None);
+                };
                 return self
-                    .upkeep(snapshot, Verb::Rollback, &actions, cancel)
+                    .upkeep(snapshot, Verb::Rollback, &actions, failed, cancel)
                     .await;
             }
             Next::Forget => self.forget(app).await?,

@@ -22,6 +22,12 @@ const DEPLOY: Pauses = Pauses {
     first: Duration::from_secs(10),
     longest: Duration::from_secs(600),
 };
+/// The same when the registry refused access: only another login can help, and tries
+/// with a wrong one may lock an account.
+const DENIED: Pauses = Pauses {
+    first: Duration::from_secs(120),
+    longest: Duration::from_secs(1800),
+};
 /// Between two tries of anything else that failed.
 const UPKEEP: Pauses = Pauses {
     first: Duration::from_secs(1),
@@ -178,7 +184,11 @@ fn retry(ctx: &Context, operation: &Operation) -> Option<Retry> {
     if outcome.result == OutcomeKind::Success || !outcome.retryable {
         return None;
     }
-    let pause = DEPLOY.after(operation.attempt, &ctx.entropy);
+    let pauses = match outcome.reason.as_str() {
+        "ImageDenied" => DENIED,
+        _ => DEPLOY,
+    };
+    let pause = pauses.after(operation.attempt, &ctx.entropy);
     let at = ctx.clock.now().checked_add(pause).ok()?;
     Some(Retry {
         source: operation.source,

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::manifest::{App, AppName, ServiceName, ServiceSpec};
 use crate::plan::{self, Action, Desired, Phase, Snapshot};
-use crate::runtime::Image;
+use crate::runtime::{Image, Wanted};
 use crate::state::{
     Incarnation, Outcome, OutcomeKind, Ownership, PinnedService, Resources, Revision, Verb,
 };
@@ -18,13 +18,12 @@ use crate::store::Changes;
 use super::Reconciler;
 use super::claims::port_in_use;
 use super::error::{Failure, ReconcileError, StepError, runtime_failure, traffic_error};
+use super::images::{AT_ONCE, Pulls};
 use super::journal::Journal;
 use super::run::{Begin, Claimed};
 
-/// Images that are looked up or pulled side by side.
-const IMAGES_AT_ONCE: usize = 4;
 /// How often a long preflight looks after what serves meanwhile.
-const LOOK: Duration = Duration::from_secs(1);
+pub(super) const LOOK: Duration = Duration::from_secs(1);
 
 impl Reconciler {
     /// Pins the wanted manifest and makes it serve.
@@ -47,6 +46,7 @@ impl Reconciler {
             ..Begin::of(Verb::Deploy, self.ownership(snapshot, app))
         };
         self.write_status(snapshot, &Phase::Preflight).await?;
+        let pulls = Pulls::default();
         let checked = tokio::select! {
             biased;
             () = cancel.cancelled() => return Err(ReconcileError::Interrupted),
@@ -54,7 +54,8 @@ impl Reconciler {
             () = self.ctx.newest.changed_beyond(&snapshot.app, *source) => return Ok(()),
             // Withdrawing what went down doesn't wait for a long pull.
             () = self.disturbance(&snapshot.app) => return Ok(()),
-            checked = self.preflight(snapshot, app, *source, &begin.ownership) => checked,
+            checked = self.preflight(snapshot, app, *source, &begin.ownership, &pulls) => checked,
+            never = self.show_pulls(&snapshot.app, &pulls) => match never {},
         };
         match checked {
             Ok(revision) => {
@@ -76,7 +77,7 @@ impl Reconciler {
     }
 
     /// Returns when something that is routed to isn't as it was verified.
-    async fn disturbance(&self, app: &AppName) {
+    pub(super) async fn disturbance(&self, app: &AppName) {
         loop {
             tokio::time::sleep(LOOK).await;
             // What can't be observed changes nothing.
@@ -113,8 +114,9 @@ impl Reconciler {
         app: &App,
         source: i64,
         ownership: &Ownership,
+        pulls: &Pulls,
     ) -> Result<Revision, StepError> {
-        let services = self.pin(app).await?;
+        let services = self.pin(&snapshot.app, app, pulls).await?;
         let revision = self.revision(snapshot, app, source, ownership, services);
         self.check_ports(snapshot, app).await?;
         for (name, spec) in &app.spec.services {
@@ -132,15 +134,17 @@ impl Reconciler {
         Ok(revision)
     }
 
-    async fn pin(&self, app: &App) -> Result<BTreeMap<ServiceName, PinnedService>, StepError> {
+    async fn pin(
+        &self,
+        of: &AppName,
+        app: &App,
+        pulls: &Pulls,
+    ) -> Result<BTreeMap<ServiceName, PinnedService>, StepError> {
         let pin = |(name, spec): (&ServiceName, &ServiceSpec)| {
             let (name, spec) = (name.clone(), with_app_env(app, spec));
             async move {
-                let image = self
-                    .ctx
-                    .runtime
-                    .ensure_image(&spec.image, spec.pull_policy)
-                    .await;
+                let wanted = Wanted::ByPolicy(spec.pull_policy);
+                let image = self.ctx.image(of, &name, &spec.image, wanted, pulls).await;
                 let image = image.map_err(|error| named(&name, runtime_failure(&error)))?;
                 check_volumes(&name, &spec, &image)?;
                 Ok::<_, StepError>((
@@ -154,7 +158,7 @@ impl Reconciler {
         };
         let pinned: Vec<_> = app.spec.services.iter().map(pin).collect();
         stream::iter(pinned)
-            .buffer_unordered(IMAGES_AT_ONCE)
+            .buffer_unordered(AT_ONCE)
             .try_collect()
             .await
     }
@@ -241,7 +245,7 @@ pub(super) fn with_app_env(app: &App, spec: &ServiceSpec) -> ServiceSpec {
     spec
 }
 
-fn named(service: &ServiceName, failure: Failure) -> Failure {
+pub(super) fn named(service: &ServiceName, failure: Failure) -> Failure {
     Failure {
         message: format!("service {service}: {}", failure.message),
         ..failure

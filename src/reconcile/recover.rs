@@ -1,5 +1,7 @@
 //! What a crash, a lost leadership or a failed clean-up left.
 
+use std::collections::BTreeMap;
+
 use tokio_util::sync::CancellationToken;
 
 use crate::manifest::{AppName, ServiceName};
@@ -12,7 +14,7 @@ use crate::state::{
 use crate::store::{Changes, Kept};
 use crate::traffic::Backend;
 
-use super::error::ReconcileError;
+use super::error::{Failure, ReconcileError};
 use super::journal::Journal;
 use super::ports::HostPort;
 use super::run::Begin;
@@ -155,6 +157,7 @@ impl Reconciler {
         snapshot: &Snapshot,
         verb: Verb,
         actions: &[Action],
+        unfetched: BTreeMap<ServiceName, Failure>,
         cancel: &CancellationToken,
     ) -> Result<Option<Verdict>, ReconcileError> {
         let app = &snapshot.app;
@@ -165,6 +168,7 @@ impl Reconciler {
         };
         let begin = Begin {
             source: source(snapshot, verb, actions),
+            unfetched,
             ..Begin::of(verb, ownership)
         };
         let outcome = self.operate(snapshot, begin, actions, cancel).await?;

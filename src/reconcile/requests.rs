@@ -3,14 +3,15 @@
 //! The ID of the request becomes the operation's, so the outcome is found at
 //! `state/operations/<app>/<id>`; the request's key goes with the outcome.
 
-use futures::future::try_join_all;
 use tokio_util::sync::CancellationToken;
 
 use crate::plan::{self, Answer, Pending, Snapshot};
 use crate::state::{Event, EventType, RevisionNumber, Verb};
 
 use super::Reconciler;
-use super::error::{Failure, ReconcileError, StepError, runtime_failure, traffic_error};
+use super::error::{Failure, ReconcileError, StepError, traffic_error};
+use super::images::Fetched;
+use super::preflight::named;
 use super::run::{Begin, Claimed};
 
 impl Reconciler {
@@ -44,7 +45,7 @@ impl Reconciler {
         };
         let verb = claimed.request.verb;
         let refused = matches!(answer, Answer::Refused { .. });
-        let begin = Begin {
+        let mut begin = Begin {
             // What is refused says nothing about the manifest.
             source: if refused { 0 } else { source(snapshot, verb) },
             asked: Some(claimed),
@@ -57,6 +58,11 @@ impl Reconciler {
             }
             Answer::RollBack(number) => self.roll_back(snapshot, begin, number, cancel).await,
             Answer::Perform(actions) => {
+                match self.fetch_for(snapshot, &actions, cancel).await? {
+                    Some(failed) => begin.unfetched = failed,
+                    // The request is answered when that is done.
+                    None => return Ok(()),
+                }
                 self.operate(snapshot, begin, &actions, cancel).await?;
                 Ok(())
             }
@@ -93,7 +99,7 @@ impl Reconciler {
             return Ok(());
         };
         let actions = plan::deploy(snapshot, &revision);
-        match self.check_rollback(snapshot, &revision).await {
+        match self.check_rollback(snapshot, &revision, cancel).await {
             Ok(()) => {
                 begin.revision = Some(revision);
                 self.operate(snapshot, begin, &actions, cancel).await?;
@@ -110,15 +116,18 @@ impl Reconciler {
         &self,
         snapshot: &Snapshot,
         revision: &crate::state::Revision,
+        cancel: &CancellationToken,
     ) -> Result<(), StepError> {
-        let pinned = revision.services.values().map(|pinned| {
-            self.ctx
-                .runtime
-                .ensure_pinned(&pinned.spec.image, &pinned.digest)
-        });
-        try_join_all(pinned)
-            .await
-            .map_err(|error| runtime_failure(&error))?;
+        let disturbance = self.disturbance(&snapshot.app);
+        let fetched = self.fetch(snapshot, &revision.services, false, disturbance, cancel);
+        match fetched.await? {
+            Fetched::Disturbed => return Err(StepError::Superseded),
+            Fetched::Without(failed) => {
+                if let Some((service, failure)) = failed.into_iter().next() {
+                    return Err(named(&service, failure).into());
+                }
+            }
+        }
         let claims = plan::claims(revision.incarnation, revision);
         let free = self.ctx.traffic.check(&snapshot.app, &claims).await;
         free.map_err(|error| traffic_error("check routes", error))

@@ -31,6 +31,8 @@ pub(super) struct Run<'c> {
     pub revisions: Vec<Revision>,
     /// What the operation makes, by service.
     pub candidates: BTreeMap<ServiceName, Candidate>,
+    /// Services whose images couldn't be pulled.
+    pub unfetched: BTreeMap<ServiceName, Failure>,
     /// Every inhibition, as the steps done so far leave them.
     pub inhibitions: Vec<Inhibition>,
     /// The names of the containers that were there at the beginning.
@@ -49,6 +51,8 @@ pub(super) struct Begin {
     pub attempt: u32,
     /// The request that it answers.
     pub asked: Option<Claimed>,
+    /// Services whose images couldn't be pulled beforehand.
+    pub unfetched: BTreeMap<ServiceName, Failure>,
 }
 
 /// A request that an operation answers.
@@ -72,6 +76,7 @@ impl Begin {
             source: 0,
             attempt: 1,
             asked: None,
+            unfetched: BTreeMap::new(),
         }
     }
 
@@ -145,6 +150,7 @@ impl Reconciler {
             active: snapshot.records.active.clone(),
             revisions,
             candidates: BTreeMap::new(),
+            unfetched: begin.unfetched,
             inhibitions: snapshot.records.inhibitions.clone(),
             names: snapshot
                 .containers

@@ -7,6 +7,7 @@
 
 mod memory;
 mod podman;
+mod pull;
 mod types;
 
 use std::fmt;
@@ -17,7 +18,8 @@ use futures::stream::BoxStream;
 use jiff::Timestamp;
 
 pub use memory::{Behaviour, Call, EffectLog, MemoryImage, MemoryRuntime, Reply};
-pub use podman::{Deadlines, Podman};
+pub use podman::{AuthFile, AuthFileError, Deadlines, Podman};
+pub use pull::{PullProgress, PullReport, Wanted};
 pub use types::{
     Container, ContainerSpec, ContainerState, ContainerSummary, Image, Labels, NetworkAttachment,
     PortMapping, RuntimeEvent, RuntimeEventKind, TmpfsMount, VolumeAttachment,
@@ -42,6 +44,8 @@ pub mod deadline {
     pub const REMOVE: Duration = Duration::from_secs(15);
     /// Pulling an image.
     pub const PULL: Duration = Duration::from_secs(15 * 60);
+    /// Without a byte of the image that is being pulled.
+    pub const STALL: Duration = Duration::from_secs(2 * 60);
 }
 
 /// Events of containers that carry a label; ends with an error when it can't go on.
@@ -114,10 +118,22 @@ pub enum RuntimeError {
         image: String,
     },
     /// The registry wants other credentials.
-    #[error("the registry refused access to {image}: check the credentials on this host")]
+    #[error(
+        "the registry refused access to {image}: log in on this host as Podman's user (podman \
+         login), or mend the file that --auth-file names; it is read again at each try, and a \
+         deploy request tries at once"
+    )]
     ImageDenied {
         /// The reference.
         image: String,
+    },
+    /// The file of credentials for registries can't be used.
+    #[error("the image {image} can't be pulled: {source}")]
+    AuthFile {
+        /// The reference.
+        image: String,
+        /// What is wrong with it.
+        source: AuthFileError,
     },
     /// The image couldn't be pulled for another reason; another try may help.
     #[error("the image {image} can't be pulled: {message}")]
@@ -150,7 +166,7 @@ impl RuntimeError {
 
     /// Whether another try, without a change of manifest or host, may succeed.
     pub fn is_retryable(&self) -> bool {
-        !matches!(self, Self::ImageUnknown { .. } | Self::ImageDenied { .. })
+        !matches!(self, Self::ImageUnknown { .. })
     }
 }
 
@@ -160,16 +176,32 @@ pub trait Runtime: Send + Sync + fmt::Debug {
     /// Answers when the runtime does.
     async fn ping(&self) -> Result<(), RuntimeError>;
 
-    /// Makes the image present as the policy wants it, pulling where needed,
-    /// and says what it is.
+    /// Makes the wanted image present, pulling where needed, tells how that goes, and
+    /// says what the image is. Dropping the call ends the pull.
+    async fn image(
+        &self,
+        reference: &str,
+        wanted: Wanted<'_>,
+        report: &PullReport,
+    ) -> Result<Image, RuntimeError>;
+
+    /// Makes the image present as the policy wants it, and says what it is.
     async fn ensure_image(
         &self,
         reference: &str,
         policy: PullPolicy,
-    ) -> Result<Image, RuntimeError>;
+    ) -> Result<Image, RuntimeError> {
+        let silent = PullReport::silent();
+        self.image(reference, Wanted::ByPolicy(policy), &silent)
+            .await
+    }
 
     /// Makes exactly this image present, by its digest.
-    async fn ensure_pinned(&self, reference: &str, digest: &Digest) -> Result<Image, RuntimeError>;
+    async fn ensure_pinned(&self, reference: &str, digest: &Digest) -> Result<Image, RuntimeError> {
+        let silent = PullReport::silent();
+        self.image(reference, Wanted::Exactly(digest), &silent)
+            .await
+    }
 
     /// All containers, running or not, that carry each of these labels.
     async fn list(&self, labels: &Labels) -> Result<Vec<ContainerSummary>, RuntimeError>;

@@ -26,7 +26,7 @@ pub use file::File;
 pub use host::Host;
 pub use log::{ListenOptions, LogOptions, LogSettings};
 pub use node::NodeOptions;
-pub use podman::PodmanOptions;
+pub use podman::{PodmanOptions, PodmanSettings};
 pub use proxy::{ProxyOptions, ProxySettings};
 
 /// Where the YAML file is.

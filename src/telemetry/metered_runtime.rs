@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::metrics::RequestMetrics;
-use crate::manifest::PullPolicy;
 use crate::runtime::{
-    Container, ContainerSpec, ContainerSummary, Image, Labels, Runtime, RuntimeError, RuntimeEvents,
+    Container, ContainerSpec, ContainerSummary, Image, Labels, PullReport, Runtime, RuntimeError,
+    RuntimeEvents, Wanted,
 };
-use crate::state::{ContainerId, Digest};
+use crate::state::ContainerId;
 
 /// Times each call to the runtime within.
 #[derive(Debug)]
@@ -50,6 +50,7 @@ fn code(error: &RuntimeError) -> &'static str {
         RuntimeError::ImageAbsent { .. } => "image_absent",
         RuntimeError::ImageUnknown { .. } => "image_unknown",
         RuntimeError::ImageDenied { .. } => "image_denied",
+        RuntimeError::AuthFile { .. } => "auth_file",
         RuntimeError::PullFailed { .. } => "pull_failed",
         RuntimeError::Refused { .. } => "refused",
     }
@@ -61,17 +62,18 @@ impl<R: Runtime> Runtime for MeteredRuntime<R> {
         self.time("ping", self.inner.ping()).await
     }
 
-    async fn ensure_image(
+    async fn image(
         &self,
         reference: &str,
-        policy: PullPolicy,
+        wanted: Wanted<'_>,
+        report: &PullReport,
     ) -> Result<Image, RuntimeError> {
-        self.time("ensure_image", self.inner.ensure_image(reference, policy))
-            .await
-    }
-
-    async fn ensure_pinned(&self, reference: &str, digest: &Digest) -> Result<Image, RuntimeError> {
-        self.time("ensure_pinned", self.inner.ensure_pinned(reference, digest))
+        let call = match wanted {
+            Wanted::ByPolicy(_) => "ensure_image",
+            Wanted::Exactly(_) => "ensure_pinned",
+            Wanted::Present(_) => "find_image",
+        };
+        self.time(call, self.inner.image(reference, wanted, report))
             .await
     }
 

@@ -24,6 +24,7 @@ mod overlap;
 mod paused;
 mod proxy;
 mod refusal;
+mod registry;
 mod runtime;
 mod store;
 mod verbs;

@@ -34,6 +34,7 @@ mod interrupted;
 mod leading;
 mod overlapping;
 mod paused;
+mod pulling;
 mod refused;
 mod removing;
 mod repairing;

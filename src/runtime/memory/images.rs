@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::manifest::PullPolicy;
 use crate::state::Digest;
 
-use super::super::{Image, RuntimeError};
+use super::super::{Image, RuntimeError, Wanted};
 
 /// How a container made from an image behaves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -188,8 +188,27 @@ impl Images {
         Ok(shown)
     }
 
-    /// The image, and whether it had to be pulled.
-    pub(super) fn ensure(
+    /// The wanted image, and whether it had to be pulled.
+    pub(super) fn obtain(
+        &mut self,
+        reference: &str,
+        wanted: Wanted<'_>,
+    ) -> Result<(Image, bool), RuntimeError> {
+        match wanted {
+            Wanted::ByPolicy(policy) => self.ensure(reference, policy),
+            Wanted::Exactly(digest) => self.ensure_pinned(reference, digest),
+            Wanted::Present(digest) => self.present(reference, digest).map(|it| (it, false)),
+        }
+    }
+
+    fn present(&self, reference: &str, digest: &Digest) -> Result<Image, RuntimeError> {
+        let local = self.local.get(digest).map(MemoryImage::shown);
+        local.ok_or_else(|| RuntimeError::ImageAbsent {
+            image: format!("{}@{digest}", repository(reference)),
+        })
+    }
+
+    fn ensure(
         &mut self,
         reference: &str,
         policy: PullPolicy,
@@ -218,19 +237,17 @@ impl Images {
         }
     }
 
-    /// Exactly this image, and whether it had to be pulled.
-    pub(super) fn ensure_pinned(
+    fn ensure_pinned(
         &mut self,
         reference: &str,
         digest: &Digest,
     ) -> Result<(Image, bool), RuntimeError> {
-        if let Some(local) = self.local.get(digest) {
-            return Ok((local.shown(), false));
+        match self.present(reference, digest) {
+            Err(_) if !is_local_only(reference) => {
+                let pinned = format!("{}@{digest}", repository(reference));
+                self.pull(&pinned).map(|pulled| (pulled, true))
+            }
+            local => local.map(|local| (local, false)),
         }
-        let pinned = format!("{}@{digest}", repository(reference));
-        if is_local_only(reference) {
-            return Err(RuntimeError::ImageAbsent { image: pinned });
-        }
-        self.pull(&pinned).map(|pulled| (pulled, true))
     }
 }

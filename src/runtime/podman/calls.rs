@@ -13,16 +13,15 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::super::{
-    Container, ContainerSpec, ContainerState, ContainerSummary, Image, Labels, Runtime,
-    RuntimeError, RuntimeEvents,
+    Container, ContainerSpec, ContainerState, ContainerSummary, Image, Labels, PullReport, Runtime,
+    RuntimeError, RuntimeEvents, Wanted,
 };
 use super::fault::{Fault, unreadable};
 use super::inspect::state;
 use super::socket::Repeat;
 use super::streams::no_container;
 use super::{Podman, bounded, create, faulty};
-use crate::manifest::PullPolicy;
-use crate::state::{ContainerId, Digest};
+use crate::state::ContainerId;
 
 /// Longest single wait; between two of them the container is looked at.
 const WAIT: Duration = Duration::from_secs(5);
@@ -106,16 +105,17 @@ impl Runtime for Podman {
             .map_err(|fault| fault.of_call("ping"))
     }
 
-    async fn ensure_image(
+    async fn image(
         &self,
         reference: &str,
-        policy: PullPolicy,
+        wanted: Wanted<'_>,
+        report: &PullReport,
     ) -> Result<Image, RuntimeError> {
-        self.image_by_policy(reference, policy).await
-    }
-
-    async fn ensure_pinned(&self, reference: &str, digest: &Digest) -> Result<Image, RuntimeError> {
-        self.image_by_digest(reference, digest).await
+        match wanted {
+            Wanted::ByPolicy(policy) => self.image_by_policy(reference, policy, report).await,
+            Wanted::Exactly(digest) => self.image_by_digest(reference, digest, report).await,
+            Wanted::Present(digest) => self.image_present(reference, digest).await,
+        }
     }
 
     async fn list(&self, labels: &Labels) -> Result<Vec<ContainerSummary>, RuntimeError> {

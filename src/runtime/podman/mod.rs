@@ -10,14 +10,17 @@
 //!
 //! - [`fault`]: what a client says when a call fails.
 //! - [`create`], [`inspect`], [`images`]: to and from Podman's JSON.
+//! - [`pull`], with the credentials of [`auth`]: what it tells, and why it failed.
 //! - [`streams`]: logs, events, and the output of a command.
 //! - [`calls`]: the [`Runtime`](super::Runtime) trait on top.
 
+mod auth;
 mod calls;
 mod create;
 mod fault;
 mod images;
 mod inspect;
+mod pull;
 mod socket;
 mod streams;
 #[cfg(test)]
@@ -30,6 +33,7 @@ use tokio::time::timeout;
 use super::{
     Container, ContainerState, ContainerSummary, Labels, Runtime as _, RuntimeError, deadline,
 };
+pub use auth::{AuthFile, AuthFileError};
 use fault::Fault;
 use inspect::Inspected;
 use socket::{Socket, encoded};
@@ -49,6 +53,8 @@ pub struct Deadlines {
     pub remove: Duration,
     /// Pulling an image.
     pub pull: Duration,
+    /// Without a byte of an image that is being pulled.
+    pub stall: Duration,
 }
 
 impl Default for Deadlines {
@@ -60,6 +66,7 @@ impl Default for Deadlines {
             signal: deadline::SIGNAL,
             remove: deadline::REMOVE,
             pull: deadline::PULL,
+            stall: deadline::STALL,
         }
     }
 }
@@ -74,6 +81,7 @@ impl Deadlines {
             signal: span,
             remove: span,
             pull: span,
+            stall: span,
         }
     }
 }
@@ -84,6 +92,7 @@ pub struct Podman {
     api: podman_api::Podman,
     socket: Socket,
     deadlines: Deadlines,
+    auth_file: Option<AuthFile>,
 }
 
 impl Podman {
@@ -101,7 +110,15 @@ impl Podman {
             api: podman_api::Podman::unix(path),
             socket: Socket::new(path),
             deadlines: Deadlines::default(),
+            auth_file: None,
         })
+    }
+
+    /// The same with credentials from this file, instead of the service's own ones.
+    #[must_use]
+    pub fn with_auth_file(mut self, file: Option<AuthFile>) -> Self {
+        self.auth_file = file;
+        self
     }
 
     /// The same with other deadlines.

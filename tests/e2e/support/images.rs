@@ -74,6 +74,12 @@ impl Image {
         }
     }
 
+    /// What its containers run.
+    pub fn command(self) -> [&'static str; 3] {
+        let [mode, site] = self.behaviour();
+        ["/bin/demo", mode, site]
+    }
+
     /// The arguments of `/bin/demo`: what it does, and which site it serves.
     fn behaviour(self) -> [&'static str; 2] {
         match self {
@@ -91,14 +97,24 @@ impl Image {
     }
 }
 
-/// Puts every demo image into a Podman storage root that doesn't exist yet.
-pub fn copy_into(root: &Path) {
+/// The storage with all images, in a sandbox that is there as long as the tests run.
+fn store() -> &'static (Sandbox, PathBuf) {
     static STORE: OnceLock<(Sandbox, PathBuf)> = OnceLock::new();
-    let (_, store) = STORE.get_or_init(|| {
+    STORE.get_or_init(|| {
         let sandbox = Sandbox::new(Net::Own);
         let store = import_all(&sandbox);
         (sandbox, store)
-    });
+    })
+}
+
+/// The demo's root file system, as a layer of an image.
+pub fn rootfs_tar() -> PathBuf {
+    store().0.dir().join("rootfs.tar")
+}
+
+/// Puts every demo image into a Podman storage root that doesn't exist yet.
+pub fn copy_into(root: &Path) {
+    let (_, store) = store();
     let copied = Command::new("cp")
         .arg("--archive")
         .args([store.as_path(), root])

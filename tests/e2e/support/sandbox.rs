@@ -9,6 +9,8 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -16,6 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::wait::within;
 
@@ -125,6 +128,20 @@ impl Sandbox {
         }
         command.arg("--").arg(program).stdin(Stdio::null());
         command
+    }
+
+    /// A socket of this process that listens inside.
+    pub fn listen(&self, address: &str) -> TcpListener {
+        let namespace = format!("/proc/{}/ns/net", self.init);
+        let address = address.to_owned();
+        // Only this thread goes there; the socket stays.
+        let listen = move || {
+            let namespace = File::open(namespace).expect("the sandbox's network");
+            let network = Some(LinkNameSpaceType::Network);
+            move_into_link_name_space(namespace.as_fd(), network).expect("setns");
+            TcpListener::bind(address).expect("a listener")
+        };
+        std::thread::spawn(listen).join().expect("a listener")
     }
 
     /// Runs a command to its end; panics unless it succeeds; answers its output.
