@@ -25,6 +25,7 @@ mod paused;
 mod proxy;
 mod refusal;
 mod registry;
+mod rootless;
 mod runtime;
 mod store;
 mod verbs;

@@ -1,6 +1,7 @@
 //! What the tests stand on.
 //!
 //! - [`sandbox`]: namespaces of a test's own. Whatever runs inside ends with it.
+//! - [`rootless`]: an ordinary user inside one.
 //! - [`images`]: the demo images, made from busybox without a registry.
 //! - [`manifest`]: the texts that tests apply.
 //! - [`podman`]: a Podman API service with storage of its own.
@@ -18,6 +19,7 @@ pub mod manifest;
 pub mod podherd;
 pub mod podman;
 pub mod registry;
+pub mod rootless;
 pub mod sandbox;
 pub mod wait;
 pub mod world;

@@ -17,6 +17,7 @@ use super::wait::within;
 #[derive(Debug)]
 pub struct Podman {
     home: PathBuf,
+    socket: PathBuf,
     log: PathBuf,
     service: Option<Process>,
 }
@@ -27,8 +28,19 @@ impl Podman {
         let home = sandbox.dir().join("podman");
         fs::create_dir(&home).expect("Podman's directory");
         images::copy_into(&home.join("root"));
+        let socket = match sandbox.user() {
+            Some(user) => {
+                user.give(sandbox, &home);
+                let socket = user.socket();
+                let dir = socket.parent().expect("a directory");
+                sandbox.run("mkdir", ["--parents".as_ref(), dir.as_os_str()]);
+                socket
+            }
+            None => home.join("podman.sock"),
+        };
         let mut podman = Self {
             log: home.join("service.log"),
+            socket,
             home,
             service: None,
         };
@@ -43,7 +55,7 @@ impl Podman {
 
     /// The API's socket.
     pub fn socket(&self) -> PathBuf {
-        self.home.join("podman.sock")
+        self.socket.clone()
     }
 
     /// Kills the service with -9. Containers go on running.
@@ -56,7 +68,8 @@ impl Podman {
     /// Starts the service again, on the same socket and storage.
     pub fn start_service(&mut self, sandbox: &Sandbox) {
         assert!(self.service.is_none(), "the service runs already");
-        let _ = fs::remove_file(self.socket());
+        let socket = sandbox.outside(&self.socket);
+        let _ = fs::remove_file(&socket);
         let mut command = command(sandbox, &self.home, "podman");
         command.args(["system", "service", "--time=0", &self.url()]);
         let mut service = Process::spawn(command, &self.log);
@@ -69,7 +82,7 @@ impl Podman {
                     "podman ended: {}",
                     tail(&self.log, 20)
                 );
-                ping(&self.socket())
+                ping(&socket)
             },
         );
         self.service = Some(service);
