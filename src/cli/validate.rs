@@ -95,17 +95,9 @@ fn check(
 /// The name that the manifest gives itself. Where that can't be found the file's
 /// name will do: the check then says what is wrong.
 fn own_name(file: &Path, text: &[u8]) -> String {
-    let small = text.len() <= MAX_BYTES;
-    let document = small.then(|| serde_yaml::from_slice::<serde_yaml::Value>(text));
-    let named = match &document {
-        Some(Ok(value)) => value["metadata"]["name"].as_str(),
-        _ => None,
-    };
     let stem = file.file_stem().and_then(std::ffi::OsStr::to_str);
-    named
-        .or(stem.filter(|stem| *stem != STDIN))
-        .unwrap_or(UNNAMED)
-        .to_owned()
+    let stem = stem.filter(|stem| *stem != STDIN).unwrap_or(UNNAMED);
+    manifest::own_name(text).unwrap_or_else(|| stem.to_owned())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::manifest::AppName;
 use crate::runtime::{Labels, Runtime, RuntimeError};
 use crate::state::{Keys, labels};
-use crate::store::{Entry, Range, Store, StoreError};
+use crate::store::{Range, Store, StoreError};
 
 /// Where to look for apps.
 #[derive(Debug, Clone)]
@@ -28,6 +28,8 @@ pub struct Listing {
     pub misnamed: BTreeMap<String, i64>,
     /// Apps that exist as far as the controller's records go.
     pub recorded: BTreeSet<AppName>,
+    /// Last parts of keys that name no app, and of which a status speaks.
+    pub told: BTreeSet<String>,
 }
 
 impl Catalog {
@@ -60,7 +62,11 @@ impl Catalog {
     /// Journals aren't read: a claimed operation's app has an ownership record,
     /// and a journal may be large.
     pub async fn listing(&self) -> Result<Listing, StoreError> {
-        let records = [self.keys.actives(), self.keys.ownerships()];
+        let records = [
+            self.keys.actives(),
+            self.keys.ownerships(),
+            self.keys.statuses(),
+        ];
         let mut ranges = vec![Range::Prefix(self.keys.apps())];
         ranges.extend(records.iter().cloned().map(Range::Prefix));
         let view = self.store.read(&ranges).await?;
@@ -81,8 +87,13 @@ impl Catalog {
             }
         }
         for (prefix, entries) in records.iter().zip(found) {
-            let app = |entry: &Entry| entry.key.strip_prefix(prefix)?.parse().ok();
-            listing.recorded.extend(entries.iter().filter_map(app));
+            let tails = entries.iter().filter_map(|it| it.key.strip_prefix(prefix));
+            for tail in tails {
+                match tail.parse() {
+                    Ok(app) => _ = listing.recorded.insert(app),
+                    Err(_) => _ = listing.told.insert(tail.to_owned()),
+                }
+            }
         }
         Ok(listing)
     }

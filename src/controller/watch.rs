@@ -159,7 +159,8 @@ impl ManifestWatch {
                 self.refuse(tail, *revision).await;
             }
         }
-        for tail in before.keys() {
+        // A status may speak of one that went while nobody looked.
+        for tail in listing.told.iter().chain(before.keys()) {
             if !listing.misnamed.contains_key(tail) {
                 self.rejections.withdraw(tail).await;
             }

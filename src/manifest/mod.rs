@@ -26,6 +26,7 @@ mod probe;
 mod probe_form;
 mod quantity;
 mod schema;
+mod signal;
 mod spec;
 mod status_range;
 mod structure;
@@ -41,6 +42,7 @@ pub use ports::{AppProtocol, HttpRoute, Port, Protocol, StreamRoute, Tls};
 pub use probe::{Check, Liveness, Readiness, Startup};
 pub use quantity::{Bytes, Cpus, QuantityError, Timespan};
 pub use schema::schema;
+pub use signal::signal_number;
 pub use spec::{
     App, AppSpec, BindMount, LogDriver, Logging, OnFailure, PullPolicy, Resources, RestartPolicy,
     SecretFile, SecretRef, Security, ServiceSpec, Strategy, Tmpfs, Update, Userns, VolumeMount,
@@ -55,6 +57,12 @@ use error::Report;
 /// once; an app that is returned can be deployed as far as its text can tell.
 pub fn parse(key_name: &str, text: &[u8]) -> Result<App, ManifestError> {
     read(key_name, text, Language::Supported)
+}
+
+/// The name that a manifest gives itself, where its text can be read so far.
+pub fn own_name(text: &[u8]) -> Option<String> {
+    let tree = document::read(text).ok()?;
+    Some(tree.value["metadata"]["name"].as_str()?.to_owned())
 }
 
 /// Reads a manifest in the whole language, with what is not supported yet.

@@ -6,6 +6,7 @@
 //! the sequencer journals and performs one by one.
 
 mod health;
+mod hold;
 mod next;
 mod repair;
 mod request;
@@ -19,7 +20,7 @@ pub use next::{Next, next};
 pub use repair::{must_withdraw, repair};
 pub use request::{Answer, Pending, answer};
 pub use routes::{claims, routes};
-pub use sequence::{deploy, remove};
+pub use sequence::{contend, deploy, remove};
 pub use snapshot::{Desired, Due, Snapshot};
 pub use status::{Phase, status};
 

@@ -9,11 +9,11 @@ use crate::state::{
     labels,
 };
 
-use super::health::Health;
+use super::hold::{lost_ownership, lost_records};
 use super::repair::{repair, withdrawals};
 use super::request::{keep_stopped, roll_back_failed};
 use super::sequence::{drain, remove, retire_container};
-use super::{Action, Answer, Desired, Due, Pending, Snapshot, answer, health, routes};
+use super::{Action, Answer, Desired, Due, Pending, Snapshot, answer, routes};
 
 /// What a pass does first. After it, look again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +54,10 @@ pub fn next(snapshot: &Snapshot) -> Next {
     if let Some(operation) = snapshot.in_flight() {
         return Next::Recover(operation.id.clone());
     }
+    // Without its incarnation it can't be told what is the app's own.
+    if let Some(hold) = lost_ownership(snapshot) {
+        return hold;
+    }
     match undisturbed(snapshot) {
         // Each of these withdraws before all else.
         next @ (Next::Repair(_) | Next::Remove(_)) => next,
@@ -68,15 +72,13 @@ pub fn next(snapshot: &Snapshot) -> Next {
 
 /// What comes first when every operation has ended.
 fn undisturbed(snapshot: &Snapshot) -> Next {
-    if let Some(message) = restored_backup(snapshot) {
-        return Next::Hold {
-            reason: "NewerGenerationRuns",
-            message,
-            again: None,
-        };
+    if let Some(hold) = lost_records(snapshot) {
+        return hold;
     }
     // A stop takes what is left over with it, and doesn't wait until that is gone.
-    if let Some((pending, stop)) = snapshot.requests.first().and_then(|it| stops(snapshot, it)) {
+    if let Some((pending, stop)) = snapshot.requests.first().and_then(|it| stops(snapshot, it))
+        && snapshot.removal().is_none()
+    {
         return Next::Answer(pending, stop);
     }
     let leftovers = leftovers(snapshot);
@@ -252,38 +254,4 @@ fn sweep(container: &Container) -> Option<Action> {
         container: container.id.clone(),
         name: container.name.clone(),
     })
-}
-
-/// A backup of the store that is older than the host: a generation runs that no
-/// record knows, in place of the one that ACTIVE names.
-fn restored_backup(snapshot: &Snapshot) -> Option<String> {
-    let (name, service) = snapshot
-        .records
-        .active
-        .services
-        .iter()
-        .find(|(_, service)| health(snapshot, service) == Health::Missing)?;
-    let live = snapshot.incarnation()?.to_string();
-    let newer = snapshot.containers.iter().find(|container| {
-        let label = |key: &str| container.labels.get(key).map(String::as_str);
-        let revision: u64 = label(labels::REVISION)
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(0);
-        let known = label(labels::OPERATION).is_some_and(|id| {
-            snapshot
-                .operations()
-                .any(|operation| operation.id.as_str() == id)
-        });
-        label(labels::INCARNATION) == Some(live.as_str())
-            && label(labels::SERVICE) == Some(name.as_str())
-            && container.state.may_run()
-            && revision >= service.revision.0
-            && !known
-    })?;
-    Some(format!(
-        "ACTIVE of service {name} names container {}, which is gone, while {} runs, which no \
-         record knows: etcd may have been restored from an older backup; restore a newer one, or \
-         remove that container by hand",
-        service.container, newer.name
-    ))
 }

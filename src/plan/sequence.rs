@@ -1,6 +1,8 @@
 //! The order of the actions of a deployment and of a removal.
 
-use crate::manifest::{ServiceName, Strategy};
+use std::collections::BTreeSet;
+
+use crate::manifest::{Protocol, ServiceName, ServiceSpec, Strategy, VolumeName};
 use crate::state::{
     ActiveService, ContainerId, InhibitionReason, PinnedService, Revision, RevisionNumber, Wish,
 };
@@ -10,7 +12,8 @@ use super::{Action, Snapshot};
 
 /// Makes this revision serve: what the app no longer names is removed first,
 /// then each service that isn't already of this revision, verified, is
-/// replaced, in the revision's order.
+/// replaced, in the revision's order. Whoever gives up something that only one can
+/// hold is ended before it is made for another.
 pub fn deploy(snapshot: &Snapshot, revision: &Revision) -> Vec<Action> {
     let active = &snapshot.records.active.services;
     let dropped = active
@@ -19,17 +22,46 @@ pub fn deploy(snapshot: &Snapshot, revision: &Revision) -> Vec<Action> {
     let mut actions: Vec<Action> = dropped
         .flat_map(|(name, old)| drop_service(name, old))
         .collect();
+    let mut ended: BTreeSet<&ServiceName> = BTreeSet::new();
     for name in &revision.order {
-        let Some(pinned) = revision.services.get(name) else {
+        let Some(wanted) = revision.services.get(name) else {
             continue;
         };
-        match active.get(name) {
-            Some(old) if serves(snapshot, name, old, pinned) => {}
-            Some(old) => actions.extend(replace(snapshot, name, old, pinned, revision.number)),
-            None => actions.extend(create(name, revision.number)),
+        let old = active.get(name);
+        if old.is_some_and(|old| serves(snapshot, name, old, wanted)) {
+            continue;
         }
+        if let Some(old) = old.filter(|_| overlaps(snapshot, name, wanted)) {
+            actions.extend(overlap(name, old, revision.number));
+            continue;
+        }
+        let held = holders(snapshot, revision, name, wanted);
+        for (holder, old) in held.chain(old.map(|old| (name, old))) {
+            if ended.insert(holder) {
+                actions.extend(end(snapshot, holder, old));
+            }
+        }
+        actions.extend(create(name, revision.number));
     }
     actions
+}
+
+/// The other services that hold, until they are replaced as well, what this one is to
+/// get and only one can have.
+fn holders<'s>(
+    snapshot: &'s Snapshot,
+    revision: &'s Revision,
+    name: &'s ServiceName,
+    wanted: &'s PinnedService,
+) -> impl Iterator<Item = (&'s ServiceName, &'s ActiveService)> {
+    let others = snapshot.records.active.services.iter();
+    others.filter(move |(other, _)| {
+        *other != name
+            && revision.services.contains_key(*other)
+            && snapshot
+                .pinned(other)
+                .is_none_or(|held| contend(&held.spec, &wanted.spec))
+    })
 }
 
 /// Whether the effective generation is what the new revision wants.
@@ -42,23 +74,14 @@ fn serves(
     snapshot.pinned(name) == Some(wanted) && health(snapshot, old) == Health::Verified
 }
 
-fn replace(
-    snapshot: &Snapshot,
-    name: &ServiceName,
-    old: &ActiveService,
-    wanted: &PinnedService,
-    revision: RevisionNumber,
-) -> Vec<Action> {
-    if overlaps(snapshot, name, wanted) {
-        return overlap(name, old, revision);
-    }
+/// Withdraws and retires a generation that another is to follow.
+fn end(snapshot: &Snapshot, name: &ServiceName, old: &ActiveService) -> Vec<Action> {
     let mut actions = vec![withdraw(name, Some(&old.container))];
     let writes = snapshot.pinned(name).is_none_or(writes_a_volume);
     if writes && !snapshot.inhibited(&old.container) {
         actions.push(inhibit(name, old, InhibitionReason::ReplacementPending));
     }
     actions.push(retire(name, old, false));
-    actions.extend(create(name, revision));
     actions
 }
 
@@ -88,7 +111,26 @@ fn overlap(name: &ServiceName, old: &ActiveService, revision: RevisionNumber) ->
 }
 
 fn writes_a_volume(pinned: &PinnedService) -> bool {
-    pinned.spec.volumes.iter().any(|volume| !volume.read_only)
+    written(&pinned.spec).next().is_some()
+}
+
+/// Whether both can't run at once: they write one volume, or publish one fixed host port.
+pub fn contend(one: &ServiceSpec, other: &ServiceSpec) -> bool {
+    let volume = written(one).any(|name| written(other).any(|its| its == name));
+    let port = fixed(one).any(|port| fixed(other).any(|its| its == port));
+    volume || port
+}
+
+fn written(spec: &ServiceSpec) -> impl Iterator<Item = &VolumeName> {
+    let volumes = spec.volumes.iter();
+    volumes
+        .filter(|volume| !volume.read_only)
+        .map(|volume| &volume.name)
+}
+
+fn fixed(spec: &ServiceSpec) -> impl Iterator<Item = (Protocol, u16)> {
+    let ports = spec.ports.iter();
+    ports.filter_map(|port| Some((port.protocol, port.host?)))
 }
 
 fn drop_service(name: &ServiceName, old: &ActiveService) -> Vec<Action> {

@@ -73,6 +73,7 @@ impl Run<'_> {
         };
         self.candidate_mut(service)?.container = Some(id.clone());
         self.journal.made(index, &id);
+        self.names.insert(id, name);
         Ok(())
     }
 
@@ -201,6 +202,7 @@ impl Run<'_> {
             .await?
         {
             Ok(()) => {
+                self.names.retain(|_, made| *made != name);
                 let of_it = |claim: &BindClaim| claim.container_name == name;
                 self.release_binds(of_it).await?;
             }

@@ -112,3 +112,9 @@ pub(super) fn port_in_use(port: u16, holder: &BindClaim) -> Failure {
     let why = format!("host port {port} is held by app {}", holder.app);
     Failure::passing("PortInUse", why)
 }
+
+/// A fixed port is that of a process that isn't ours; it may end.
+pub(super) fn port_taken(port: u16) -> Failure {
+    let why = format!("host port {port} is held by another process of this host");
+    Failure::passing("PortInUse", why)
+}

@@ -87,6 +87,8 @@ impl Run<'_> {
             self.release_binds(of_it).await?;
             index
         };
+        // The release of its ports is written before they are claimed again.
+        self.journal.write(Changes::default()).await?;
         self.make(step, service, attempt).await?;
         self.journal.succeed(step);
         Ok(self.journal.begin(index, Changes::default()).await?)

@@ -4,8 +4,6 @@
 //! what a step changes in the records goes with it. So each state that a crash
 //! can leave is one that the journal names.
 
-use std::collections::BTreeSet;
-
 use crate::manifest::AppName;
 use crate::plan::{Action, Snapshot};
 use crate::state::{
@@ -191,36 +189,42 @@ impl<'c> Journal<'c> {
     }
 }
 
-/// The oldest operations, which make room for this one. Kept at any age: the newest
-/// deployment, which says whether another try may help, and those whose containers
-/// are still there. A removal that succeeded takes all with it but what removed: the
-/// name is free, and its history is nobody's.
-fn surplus<'s>(
-    snapshot: &'s Snapshot,
-    operation: &'s Operation,
-) -> impl Iterator<Item = &'s OperationId> {
+/// The operations that make room for this one: recoveries first, then the oldest. Kept at
+/// any age: the newest deployment, which says whether another try may help, the one that
+/// the intent speaks of, and those whose containers are still there. A removal that
+/// succeeded takes all with it but what removed: the name is free, and its history is
+/// nobody's.
+fn surplus<'s>(snapshot: &'s Snapshot, operation: &Operation) -> Vec<&'s OperationId> {
+    let others = snapshot
+        .operations()
+        .filter(|old| old.id != operation.id)
+        .collect::<Vec<_>>();
+    if operation.request.verb == Verb::Remove && operation.succeeded() {
+        let mut gone = others;
+        gone.retain(|old| old.request.verb != Verb::Remove);
+        return gone.into_iter().map(|old| &old.id).collect();
+    }
+    let total = others.len() + 1;
+    let mut spare: Vec<&Operation> = others;
+    // Newest first so far; the sort is stable.
+    spare.reverse();
+    spare.retain(|old| !is_needed(snapshot, operation, old));
+    spare.sort_by_key(|old| old.request.verb != Verb::Recover);
+    let ids = spare.into_iter().map(|old| &old.id);
+    ids.take(total.saturating_sub(KEPT)).collect()
+}
+
+/// Whether something is still decided from this record.
+fn is_needed(snapshot: &Snapshot, operation: &Operation, old: &Operation) -> bool {
     let newest_deploy = snapshot.operations().find(|old| old.deploys());
-    let newest_deploy = newest_deploy.filter(|_| !operation.deploys());
-    let made: BTreeSet<&str> = snapshot
-        .containers
-        .iter()
-        .filter_map(|container| container.labels.get(labels::OPERATION).map(String::as_str))
-        .collect();
-    let ended = operation.request.verb == Verb::Remove && operation.succeeded();
-    let others = |old: &&Operation| old.id != operation.id;
-    let total = snapshot.operations().filter(others).count() + 1;
-    let oldest_first = snapshot.records.operations.iter().map(|kept| &kept.record);
-    oldest_first
-        .filter(others)
-        .filter(move |old| ended || newest_deploy.is_none_or(|newest| newest.id != old.id))
-        .filter(move |old| ended || !made.contains(old.id.as_str()))
-        .filter(move |old| !ended || old.request.verb != Verb::Remove)
-        .map(|old| &old.id)
-        .take(if ended {
-            total
-        } else {
-            total.saturating_sub(KEPT)
-        })
+    let last_deploy =
+        !operation.deploys() && newest_deploy.is_some_and(|newest| newest.id == old.id);
+    let intent = snapshot.records.intent.as_ref();
+    let intended = intent.is_some_and(|intent| intent.operation == old.id);
+    let made_one = snapshot.containers.iter().any(|container| {
+        container.labels.get(labels::OPERATION).map(String::as_str) == Some(old.id.as_str())
+    });
+    last_deploy || intended || made_one
 }
 
 /// The pending steps of a plan.

@@ -13,6 +13,7 @@
 //!   names.
 //! - `requests` answers what people ask for by key.
 //! - `recover` reconciles an operation that was interrupted.
+//! - `damage` tells people of a record that can't be read.
 //! - `supersede` says whether somebody wants something newer.
 //! - `pacing` remembers how often something failed, `ports` which host ports
 //!   are claimed.
@@ -21,6 +22,7 @@
 
 mod candidate;
 mod claims;
+mod damage;
 mod error;
 mod execution;
 mod images;
@@ -170,7 +172,13 @@ impl Reconciler {
             if cancel.is_cancelled() {
                 return Err(ReconcileError::Interrupted);
             }
-            let snapshot = self.observe(app).await?;
+            let snapshot = match self.observe(app).await {
+                Ok(snapshot) => snapshot,
+                Err(error) => {
+                    self.tell_damage(app, &error).await;
+                    return Err(error);
+                }
+            };
             let step = plan::next(&snapshot);
             tracing::debug!(app = %app, next = ?step, "decided");
             match self.take(app, &snapshot, step, cancel).await {

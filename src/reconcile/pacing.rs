@@ -144,7 +144,8 @@ impl Pacing {
             return;
         }
         let pacing = apps.entry(app.clone()).or_default();
-        if operation.deploys() {
+        // One that speaks of no manifest says nothing about when to try it again.
+        if operation.deploys() && operation.source != 0 {
             pacing.deploy = retry(ctx, operation);
         }
         pacing.failures = if operation.succeeded() {

@@ -16,7 +16,7 @@ use crate::state::{
 use crate::store::Changes;
 
 use super::Reconciler;
-use super::claims::port_in_use;
+use super::claims::{port_in_use, port_taken};
 use super::error::{Failure, ReconcileError, StepError, runtime_failure, traffic_error};
 use super::images::{AT_ONCE, Pulls};
 use super::journal::Journal;
@@ -65,6 +65,8 @@ impl Reconciler {
                 }
                 begin.revision = Some(revision);
                 if let Some(failure) = others_differ(&begin, &actions) {
+                    // It says nothing about the manifest.
+                    let begin = Begin { source: 0, ..begin };
                     return self.refuse(snapshot, &begin, failure).await;
                 }
                 self.operate(snapshot, begin, &actions, cancel).await?;
@@ -118,20 +120,27 @@ impl Reconciler {
     ) -> Result<Revision, StepError> {
         let services = self.pin(&snapshot.app, app, pulls).await?;
         let revision = self.revision(snapshot, app, source, ownership, services);
-        self.check_ports(snapshot, app).await?;
-        for (name, spec) in &app.spec.services {
+        self.check_revision(snapshot, &revision).await?;
+        Ok(revision)
+    }
+
+    /// Whether everything but the images that a revision needs is free for it.
+    pub(super) async fn check_revision(
+        &self,
+        snapshot: &Snapshot,
+        revision: &Revision,
+    ) -> Result<(), StepError> {
+        let (app, incarnation) = (&snapshot.app, revision.incarnation);
+        for (name, pinned) in &revision.services {
+            self.check_ports(app, name, &pinned.spec).await?;
             self.ctx
-                .check_provisionable(&snapshot.app, ownership.incarnation, spec)
+                .check_provisionable(app, incarnation, &pinned.spec)
                 .await
                 .map_err(|failure| named(name, failure))?;
         }
-        let claims = plan::claims(ownership.incarnation, &revision);
-        self.ctx
-            .traffic
-            .check(&snapshot.app, &claims)
-            .await
-            .map_err(|error| traffic_error("check routes", error))?;
-        Ok(revision)
+        let claims = plan::claims(incarnation, revision);
+        let free = self.ctx.traffic.check(app, &claims).await;
+        free.map_err(|error| traffic_error("check routes", error))
     }
 
     async fn pin(
@@ -195,16 +204,26 @@ impl Reconciler {
         }
     }
 
-    async fn check_ports(&self, snapshot: &Snapshot, app: &App) -> Result<(), StepError> {
-        for (name, spec) in &app.spec.services {
-            for port in &spec.ports {
-                let Some(host) = port.host else { continue };
-                let held = (port.protocol, host);
-                let holder = self.ctx.ports.holder(&self.ctx.records, held).await?;
-                if let Some(holder) = holder.filter(|holder| holder.app != snapshot.app) {
-                    return Err(named(name, port_in_use(host, &holder)).into());
-                }
-            }
+    /// Whether the fixed host ports of a service are its app's already, or free.
+    async fn check_ports(
+        &self,
+        app: &AppName,
+        name: &ServiceName,
+        spec: &ServiceSpec,
+    ) -> Result<(), StepError> {
+        for port in &spec.ports {
+            let Some(host) = port.host else { continue };
+            let held = (port.protocol, host);
+            let failure = match self.ctx.ports.holder(&self.ctx.records, held).await? {
+                Some(holder) if &holder.app == app => continue,
+                Some(holder) => port_in_use(host, &holder),
+                None => match self.ctx.runtime.port_is_free(port.protocol, host).await {
+                    Ok(true) => continue,
+                    Ok(false) => port_taken(host),
+                    Err(error) => runtime_failure(&error),
+                },
+            };
+            return Err(named(name, failure).into());
         }
         Ok(())
     }

@@ -88,12 +88,9 @@ impl Run<'_> {
 }
 
 impl Reconciler {
-    /// Forgets the status of an app that never came to own anything.
+    /// Forgets what is said of an app that never came to own anything.
     pub(super) async fn forget(&self, app: &AppName) -> Result<(), ReconcileError> {
-        self.ctx
-            .records
-            .forget(self.ctx.records.keys().status(app))
-            .await?;
+        self.ctx.records.forget_app(app).await?;
         self.ctx.observer.status(app, None);
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::plan::{self, Answer, Pending, Snapshot};
 use crate::state::{Event, EventType, RevisionNumber, Verb};
 
 use super::Reconciler;
-use super::error::{Failure, ReconcileError, StepError, traffic_error};
+use super::error::{Failure, ReconcileError, StepError};
 use super::images::Fetched;
 use super::preflight::named;
 use super::run::{Begin, Claimed};
@@ -111,7 +111,7 @@ impl Reconciler {
         }
     }
 
-    /// The preflight of a rollback: the pinned images are there, the routes free.
+    /// The preflight of a rollback: the pinned images are there, everything else is free.
     async fn check_rollback(
         &self,
         snapshot: &Snapshot,
@@ -128,9 +128,7 @@ impl Reconciler {
                 }
             }
         }
-        let claims = plan::claims(revision.incarnation, revision);
-        let free = self.ctx.traffic.check(&snapshot.app, &claims).await;
-        free.map_err(|error| traffic_error("check routes", error))
+        self.check_revision(snapshot, revision).await
     }
 }
 

@@ -2,6 +2,7 @@
 //! provision step.
 
 use crate::manifest::{AppName, ServiceName, ServiceSpec};
+use crate::plan;
 use crate::runtime::{Labels, RuntimeError, deadline};
 use crate::state::{Incarnation, RevisionNumber};
 use crate::store::Changes;
@@ -84,6 +85,9 @@ impl Run<'_> {
         let incarnation = self.ownership.incarnation;
         let network = names::network(self.app, incarnation);
         let spec = &self.pinned_at(service, revision)?.spec;
+        if let Some(holder) = self.holder(service, spec) {
+            return Err(still_held(holder).into());
+        }
         let volumes: Vec<String> = volumes(self.app, incarnation, spec).collect();
         let owned = &mut self.ownership.resources;
         owned.networks.insert(network.clone());
@@ -96,6 +100,20 @@ impl Run<'_> {
             self.ensure(Kind::Volume, volume).await?;
         }
         Ok(())
+    }
+
+    /// Another service whose container is there and holds what only one can have. Records
+    /// of different revisions may say so after a deployment that ended half way.
+    fn holder(&self, service: &ServiceName, spec: &ServiceSpec) -> Option<&ServiceName> {
+        let others = self.active.services.iter();
+        let mut holders = others.filter(|(name, other)| {
+            *name != service
+                && self.names.contains_key(&other.container)
+                && self
+                    .pinned(name)
+                    .is_none_or(|held| plan::contend(&held.spec, spec))
+        });
+        holders.next().map(|(name, _)| name)
     }
 
     async fn ensure(&self, kind: Kind, name: &str) -> Result<(), StepError> {
@@ -114,4 +132,11 @@ impl Run<'_> {
         let found = found.unwrap_or_default();
         Ok(names::check_owner(kind.name(), name, incarnation, &found)?)
     }
+}
+
+fn still_held(holder: &ServiceName) -> Failure {
+    let why = format!(
+        "service {holder} still holds a volume or a host port that this one is to get: deploy"
+    );
+    Failure::passing("StillHeld", why)
 }

@@ -82,7 +82,7 @@ impl Run<'_> {
             return Err(Failure::passing("RetireFailed", why).into());
         }
         // The claims of one that was gone before went when the operation began.
-        if let Some(name) = self.names.get(container).cloned() {
+        if let Some(name) = self.names.remove(container) {
             let of_it = |claim: &BindClaim| claim.container_name == name;
             self.release_binds(of_it).await?;
         }

@@ -35,7 +35,7 @@ pub(super) struct Run<'c> {
     pub unfetched: BTreeMap<ServiceName, Failure>,
     /// Every inhibition, as the steps done so far leave them.
     pub inhibitions: Vec<Inhibition>,
-    /// The names of the containers that were there at the beginning.
+    /// The names of the containers that are there, as the steps done so far leave them.
     pub names: BTreeMap<ContainerId, String>,
     pub journal: Journal<'c>,
 }
@@ -255,6 +255,9 @@ impl Reconciler {
         let app = &snapshot.app;
         self.pacing.ended(&self.ctx, app, operation, actions);
         self.ctx.observer.operation(app, operation);
+        if operation.request.verb == Verb::Remove && operation.succeeded() {
+            self.ctx.observer.status(app, None);
+        }
         for step in &operation.steps {
             self.ctx.observer.step(app, step);
         }

@@ -25,7 +25,7 @@ pub use types::{
     PortMapping, RuntimeEvent, RuntimeEventKind, TmpfsMount, VolumeAttachment,
 };
 
-use crate::manifest::PullPolicy;
+use crate::manifest::{Protocol, PullPolicy};
 use crate::state::{ContainerId, Digest};
 
 /// How long each effect may take. No effect begins with less leadership left.
@@ -175,6 +175,9 @@ impl RuntimeError {
 pub trait Runtime: Send + Sync + fmt::Debug {
     /// Answers when the runtime does.
     async fn ping(&self) -> Result<(), RuntimeError>;
+
+    /// Whether no process holds this host port, so that a container can publish it.
+    async fn port_is_free(&self, protocol: Protocol, port: u16) -> Result<bool, RuntimeError>;
 
     /// Makes the wanted image present, pulling where needed, tells how that goes, and
     /// says what the image is. Dropping the call ends the pull.

@@ -70,6 +70,11 @@ impl Keys {
         self.at(format_args!("status/{app}"))
     }
 
+    /// All statuses.
+    pub fn statuses(&self) -> String {
+        self.at(format_args!("status/"))
+    }
+
     /// All ACTIVE records.
     pub fn actives(&self) -> String {
         self.at(format_args!("state/active/"))

@@ -15,7 +15,7 @@ pub trait Record: Serialize + DeserializeOwned {
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The JSON isn't one, or lacks a field.
-    #[error("{kind} record is damaged: {source}; restore it from a backup or delete the key")]
+    #[error("{kind} record is damaged: {source}; restore the key from a backup of etcd")]
     Damaged {
         /// What the record is called.
         kind: &'static str,

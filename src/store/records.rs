@@ -170,6 +170,17 @@ fn decode_entry<T: Record>(entry: &Entry) -> Result<Kept<T>, RecordsError> {
         })
 }
 
+/// A status follows from all the rest: one that can't be read is written anew.
+fn readable_or_empty(entry: &Entry) -> Kept<Status> {
+    decode_entry(entry).unwrap_or_else(|error| {
+        tracing::warn!(%error, "written anew");
+        Kept {
+            record: Status::default(),
+            mod_revision: entry.mod_revision,
+        }
+    })
+}
+
 fn decode_first<T: Record>(entries: &[Entry]) -> Result<Option<Kept<T>>, RecordsError> {
     entries.first().map(decode_entry).transpose()
 }
@@ -247,7 +258,7 @@ impl Records {
             inhibitions: decode_all(at(4))?,
             operations: operations.collect::<Result<_, _>>()?,
             revisions: decode_all(at(6))?,
-            status: decode_first(at(7))?,
+            status: at(7).first().map(readable_or_empty),
             requests,
         })
     }
@@ -260,10 +271,21 @@ impl Records {
         Ok(self.first(self.keys.app(app)).await?)
     }
 
-    /// The host ports that are claimed on a node, by key.
+    /// The status as it is now; `None` when there is none.
     ///
     /// # Errors
-    /// When the store fails or a record is damaged.
+    /// When the store fails.
+    pub async fn status(&self, app: &AppName) -> Result<Option<Kept<Status>>, RecordsError> {
+        let entry = self.first(self.keys.status(app)).await?;
+        Ok(entry.as_ref().map(readable_or_empty))
+    }
+
+    /// The host ports that are claimed on a node, by key. A record that can't be read
+    /// is left out: it belongs to one app, and mustn't stop all others. Its key still
+    /// keeps its port from being claimed.
+    ///
+    /// # Errors
+    /// When the store fails.
     pub async fn bind_claims(
         &self,
         node: &NodeName,
@@ -273,10 +295,14 @@ impl Records {
             .read(&[Range::Prefix(self.keys.binds(node))])
             .await?;
         let entries = view.ranges.first().map_or(&[][..], Vec::as_slice);
-        entries
-            .iter()
-            .map(|entry| decode_entry(entry).map(|kept| (entry.key.clone(), kept.record)))
-            .collect()
+        let claim = |entry: &Entry| match decode_entry(entry) {
+            Ok(kept) => Some((entry.key.clone(), kept.record)),
+            Err(error) => {
+                tracing::warn!(%error, "a port's claim can't be read");
+                None
+            }
+        };
+        Ok(entries.iter().filter_map(claim).collect())
     }
 
     /// What an ended incarnation left; `None` when it isn't known here.
@@ -347,15 +373,26 @@ impl Records {
     /// # Errors
     /// When this controller doesn't lead or the store fails.
     pub async fn forget(&self, key: String) -> Result<(), RecordsError> {
+        self.apply(Txn::default().delete(key)).await
+    }
+
+    async fn apply(&self, txn: Txn) -> Result<(), RecordsError> {
         let fence = self.authority.permit(WRITE)?;
-        match self
-            .store
-            .commit(fence.guard(Txn::default().delete(key)))
-            .await?
-        {
+        match self.store.commit(fence.guard(txn)).await? {
             Commit::Applied(_) => Ok(()),
             Commit::Refused(_) => Err(NotLeading.into()),
         }
+    }
+
+    /// Deletes all that is recorded of an app that never came to own anything.
+    ///
+    /// # Errors
+    /// When this controller doesn't lead or the store fails.
+    pub async fn forget_app(&self, app: &AppName) -> Result<(), RecordsError> {
+        let nothing = Txn::default()
+            .delete(self.keys.status(app))
+            .delete_prefix(self.keys.operations(app));
+        self.apply(nothing).await
     }
 
     /// Writes events on a lease; best effort, for people only.

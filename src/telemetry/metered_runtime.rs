@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::metrics::RequestMetrics;
+use crate::manifest::Protocol;
 use crate::runtime::{
     Container, ContainerSpec, ContainerSummary, Image, Labels, PullReport, Runtime, RuntimeError,
     RuntimeEvents, Wanted,
@@ -60,6 +61,11 @@ fn code(error: &RuntimeError) -> &'static str {
 impl<R: Runtime> Runtime for MeteredRuntime<R> {
     async fn ping(&self) -> Result<(), RuntimeError> {
         self.time("ping", self.inner.ping()).await
+    }
+
+    async fn port_is_free(&self, protocol: Protocol, port: u16) -> Result<bool, RuntimeError> {
+        self.time("port_is_free", self.inner.port_is_free(protocol, port))
+            .await
     }
 
     async fn image(

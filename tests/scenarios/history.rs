@@ -105,3 +105,51 @@ async fn an_interrupted_deployment_is_tried_again_at_once() {
     assert_eq!(world.last("blog").attempt, 2);
     world.assert_serves("blog", &["web"]);
 }
+
+/// A service that crashes again and again doesn't make an answered request be done again.
+#[tokio::test(start_paused = true)]
+async fn recoveries_make_room_before_what_people_asked_for() {
+    let world = World::new().await.images(&["web:1"]);
+    world.deploy(&blog("web:1")).await;
+    world.request("blog", "r-1", "verb: restart").await;
+    world.settle("blog").await;
+    for _ in 0..30 {
+        world.runtime.crash(world.container("web").id.as_str(), 1);
+        world.run_for("blog", Duration::from_secs(3600)).await;
+    }
+    assert_eq!(world.operations("blog").len(), 20);
+    world.effects();
+    world.request("blog", "r-1", "verb: restart").await;
+    world.settle("blog").await;
+    assert_eq!(world.effects(), Vec::<String>::new());
+}
+
+/// What the intent speaks of says how a removal goes on, however long that takes.
+#[tokio::test(start_paused = true)]
+async fn the_operation_that_the_intent_speaks_of_is_kept() {
+    let world = World::new().await.images(&["web:1"]);
+    world.deploy(&blog("web:1")).await;
+    world.request("blog", "s-1", "verb: stop").await;
+    world.settle("blog").await;
+    for count in 0..30 {
+        let id = format!("d-{count}");
+        world.request("blog", &id, "verb: deploy").await;
+        world.settle("blog").await;
+    }
+    let kept = world.operations("blog");
+    assert_eq!(kept.len(), 20);
+    assert!(kept.iter().any(|it| it.id.as_str() == "s-1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_left_of_an_app_that_never_came_to_own_anything() {
+    let world = World::new().await;
+    world.put(&blog("web:nowhere")).await;
+    world.pass("blog").await.unwrap();
+    assert_eq!(world.operations("blog").len(), 1);
+    world.delete("blog").await;
+    world.settle("blog").await;
+    let left = world.keys_with("/blog").into_iter();
+    let left: Vec<_> = left.filter(|key| !key.contains("/events/")).collect();
+    assert_eq!(left, Vec::<String>::new(), "events go with their lease");
+}

@@ -32,6 +32,7 @@ mod failing;
 mod history;
 mod interrupted;
 mod leading;
+mod lost;
 mod overlapping;
 mod paused;
 mod pulling;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use podherd::manifest::Protocol;
 use podherd::reconcile::Verdict;
 use podherd::runtime::{Behaviour, Labels, MemoryImage};
 use podherd::state::{ConditionType, OutcomeKind, Truth};
@@ -111,6 +112,21 @@ async fn a_fixed_port_that_another_app_holds_is_refused() {
     world.settle("shop").await;
     world.settle("blog").await;
     assert_eq!(world.serving("blog", "web").binds[0].host, 8443);
+    world.assert_serves("blog", &["web"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fixed_port_that_another_process_holds_is_refused() {
+    let world = serving().await;
+    world.runtime.occupy_port(Protocol::Tcp, 8443);
+    let fixed = "ports: [{name: http, container: 8080, host: 8443}]";
+    let verdict = refused(&world, &blog("web:1").with("web", fixed), "PortInUse").await;
+    assert!(matches!(verdict, Verdict::Again(_)), "it may end");
+    world.runtime.free_port(Protocol::Tcp, 8443);
+    world.settle("blog").await;
+    world.assert_serves("blog", &["web"]);
+    // Its own port is no obstacle.
+    world.deploy(&blog("web:2").with("web", fixed)).await;
     world.assert_serves("blog", &["web"]);
 }
 

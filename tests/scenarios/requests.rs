@@ -1,8 +1,11 @@
 //! What people ask for by key: each verb, its replay, and what is refused.
 
-use podherd::runtime::ContainerState;
+use podherd::manifest::Protocol;
+use podherd::reconcile::Verdict;
+use podherd::runtime::{Call, ContainerState};
 use podherd::state::{ConditionType, Operation, OperationId, OutcomeKind};
 
+use crate::failing::refuses;
 use crate::support::{Cut, World, app, blog};
 
 async fn serving() -> World {
@@ -161,20 +164,71 @@ async fn a_deployment_that_is_asked_for_undoes_a_rollback() {
     assert_eq!(world.serving("blog", "web").image, "registry.test/web:2");
 }
 
+/// The manifest of both waits for its next try when one is asked for alone.
 #[tokio::test(start_paused = true)]
 async fn one_service_is_deployed_only_if_all_that_differs_is_in_it() {
     let world = World::new()
         .await
         .images(&["web:1", "web:2", "db:1", "db:2"]);
     world.deploy(&blog("web:1").service("db", "db:1")).await;
-    ask(&world, "s-1", "verb: stop").await;
+    world.runtime.set_registry_down(true);
     world.put(&blog("web:2").service("db", "db:2")).await;
-    ask(&world, "s-2", "verb: start").await;
+    world.pass("blog").await.unwrap();
+    world.runtime.set_registry_down(false);
     world.effects();
-    // The waiting manifest was deployed by the start; nothing differs any more.
-    ask(&world, "d-1", "{verb: deploy, service: web}").await;
-    assert_eq!(outcome(&world, "d-1").0, OutcomeKind::Success);
+    world
+        .request("blog", "d-1", "{verb: deploy, service: web}")
+        .await;
+    let verdict = world.pass("blog").await.unwrap();
+    assert_eq!(outcome(&world, "d-1"), failed("OtherServicesDiffer"));
+    assert_eq!(world.effects(), Vec::<String>::new());
+    assert!(
+        matches!(verdict, Verdict::Again(_)),
+        "what was to be tried again still is"
+    );
+    world.settle("blog").await;
     assert_eq!(world.serving("blog", "db").image, "registry.test/db:2");
+
+    world.runtime.set_registry_down(true);
+    world.put(&blog("web:1").service("db", "db:2")).await;
+    world.pass("blog").await.unwrap();
+    world.runtime.set_registry_down(false);
+    ask(&world, "d-2", "{verb: deploy, service: web}").await;
+    assert_eq!(outcome(&world, "d-2").0, OutcomeKind::Success);
+    world.assert_serves("blog", &["db", "web"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_to_what_is_taken_by_now_touches_nothing() {
+    let fixed = "ports: [{name: http, container: 8080, host: 8443}]";
+    let world = World::new().await.images(&["web:1", "web:2"]);
+    world.deploy(&blog("web:1").with("web", fixed)).await;
+    world.deploy(&blog("web:2")).await;
+    world.runtime.occupy_port(Protocol::Tcp, 8443);
+    world.effects();
+    ask(&world, "r-1", "{verb: rollback, revision: 1}").await;
+    assert_eq!(outcome(&world, "r-1"), failed("PortInUse"));
+    assert_eq!(world.effects(), Vec::<String>::new());
+    world.assert_serves("blog", &["web"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_does_not_come_between_a_removal_and_its_end() {
+    let world = serving().await;
+    world.runtime.fail_when(Call::Remove, |_| Some(refuses()));
+    world.request("blog", "r-1", "verb: remove").await;
+    world.pass("blog").await.unwrap();
+    world.put(&blog("web:2")).await;
+    world.request("blog", "s-1", "verb: stop").await;
+    world.pass("blog").await.unwrap();
+    assert!(operation(&world, "s-1").is_none(), "it waits");
+    let before = world.ownership("blog").unwrap().incarnation;
+    world.runtime.clear_faults();
+    world.settle("blog").await;
+    assert_ne!(
+        world.ownership("blog").map(|it| it.incarnation),
+        Some(before)
+    );
 }
 
 #[tokio::test(start_paused = true)]

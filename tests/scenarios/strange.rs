@@ -76,6 +76,16 @@ async fn a_port_that_turns_out_taken_means_a_new_claim_and_a_new_candidate() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_container_with_a_fixed_port_beside_moves_all_the_same() {
+    let ports = "ports: [{name: http, container: 8080}, {name: admin, container: 81, host: 9000}]";
+    let world = World::new().await.images(&["web:1"]);
+    world.runtime.fail_next(Call::Start, taken());
+    world.deploy(&blog("web:1").with("web", ports)).await;
+    assert_eq!(world.operations("blog").len(), 1, "within one operation");
+    world.assert_serves("blog", &["web"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_port_that_was_taken_while_the_container_was_down_means_a_new_container() {
     let world = serving().await;
     let (old, bind) = (
@@ -239,7 +249,7 @@ async fn an_orphan_of_the_live_incarnation_is_swept() {
 
 // Stores that aren't what they were.
 
-async fn restore(world: &World, backup: &[Entry]) {
+pub async fn restore(world: &World, backup: &[Entry]) {
     let leader = world.keys.leader();
     for entry in world.store.entries() {
         if entry.key != leader {

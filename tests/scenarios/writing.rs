@@ -7,7 +7,7 @@ use podherd::state::{ConditionType, InhibitionReason, Truth};
 use tokio_util::sync::CancellationToken;
 
 use crate::failing::refuses;
-use crate::support::{World, blog};
+use crate::support::{World, app, blog};
 
 async fn stateful(behaves: Behaviour) -> World {
     let world = World::new()
@@ -145,4 +145,45 @@ async fn an_interrupted_candidate_that_can_not_be_removed_fails_closed_and_is_na
     world.runtime.clear_faults();
     world.settle("blog").await;
     world.assert_serves("blog", &["web"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_and_a_fixed_port_move_to_another_service_with_one_holder_at_any_time() {
+    let fixed = "ports: [{name: http, container: 8080, host: 9000}]";
+    for held in ["volumes: [{name: data, path: /data}]", fixed] {
+        let world = World::new().await.images(&["web:1", "web:2"]);
+        let two = app("blog").service("a", "web:1").service("z", "web:1");
+        world.deploy(&two.clone().with("z", held)).await;
+        world.deploy(&two.with("a", held)).await;
+        world.assert_serves("blog", &["a", "z"]);
+    }
+}
+
+/// A deployment ended between the two: both records name what only one can hold.
+#[tokio::test(start_paused = true)]
+async fn a_start_after_a_half_done_move_makes_no_second_holder() {
+    let volume = "volumes: [{name: data, path: /data}]";
+    let port = "ports: [{name: http, container: 8080, host: 9000}]";
+    for (held, refusal) in [(volume, "Inhibited"), (port, "StillHeld")] {
+        let world = World::new()
+            .await
+            .images(&["web:1"])
+            .image("web:sick", Behaviour::NeverReady);
+        let two = app("blog").service("a", "web:1").service("z", "web:1");
+        world.deploy(&two.with("z", held)).await;
+        let moved = app("blog").service("a", "web:1").service("z", "web:sick");
+        world.put(&moved.with("a", held)).await;
+        world.pass("blog").await.unwrap();
+        assert_eq!(world.containers("a").len(), 1);
+        assert!(world.containers("z").is_empty());
+        world.request("blog", "r-1", "verb: start").await;
+        let _ = world.pass("blog").await;
+        world.check();
+        let operations = world.operations("blog");
+        let start = operations
+            .iter()
+            .find(|it| it.id.as_str() == "r-1")
+            .unwrap();
+        assert_eq!(start.outcome.as_ref().unwrap().reason, refusal);
+    }
 }

@@ -5,6 +5,9 @@
 
 use std::fs;
 
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
 use crate::state::ProcessIdentity;
 
 /// This process; `None` where `/proc` doesn't tell.
@@ -19,11 +22,24 @@ pub fn this_process() -> Option<ProcessIdentity> {
 }
 
 /// Whether the process surely has ended: it is of this boot of this machine, its ID
-/// means the same here, and no process of that ID began when it did.
+/// means the same here, and no process of that ID began when it did. `/proc` may hide
+/// the processes of others; the kernel says of each ID whether there is one.
 pub fn has_ended(process: &ProcessIdentity) -> bool {
     boot().as_ref() == Some(&process.boot)
         && namespace().as_ref() == Some(&process.namespace)
-        && started(process.pid) != Some(process.started)
+        && match started(process.pid) {
+            Some(started) => started != process.started,
+            None => is_free(process.pid),
+        }
+}
+
+/// Whether no process has this ID, or only one that waits to be reaped.
+fn is_free(pid: u32) -> bool {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+        return false;
+    };
+    let zombie = || fs::exists(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or(false);
+    test_kill_process(pid) == Err(Errno::SRCH) || zombie()
 }
 
 fn boot() -> Option<String> {

@@ -11,6 +11,7 @@ mod resources;
 mod routes;
 mod security;
 mod update;
+mod writers;
 
 use std::collections::BTreeSet;
 
@@ -62,6 +63,7 @@ pub(super) fn spec(spec: &AppSpec, report: &mut Report<'_>) {
     }
     ports::across_services(spec, &at, report);
     routes::across_services(spec, &at, report);
+    writers::across_services(spec, &at, report);
     graph::check(spec, &at, report);
 }
 

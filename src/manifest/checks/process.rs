@@ -5,20 +5,10 @@ use std::collections::BTreeMap;
 use super::mounts::absolute;
 use crate::manifest::error::Report;
 use crate::manifest::path::Path;
+use crate::manifest::signal::signal_number;
 use crate::manifest::spec::ServiceSpec;
 
 const MAX_SECRET_NAME: usize = 253;
-
-/// Linux's signals without the real-time ones, by their names without `SIG`.
-#[rustfmt::skip]
-const SIGNALS: [&str; 31] = [
-    "ABRT", "ALRM", "BUS", "CHLD", "CONT", "FPE", "HUP", "ILL", "INT", "IO", "KILL", "PIPE", "PROF",
-    "PWR", "QUIT", "SEGV", "STKFLT", "STOP", "SYS", "TERM", "TRAP", "TSTP", "TTIN", "TTOU", "URG",
-    "USR1", "USR2", "VTALRM", "WINCH", "XCPU", "XFSZ",
-];
-
-/// Steps from the first real-time signal to the last.
-const REAL_TIME_SPAN: u8 = 30;
 
 pub(super) fn check(service: &ServiceSpec, at: &Path, report: &mut Report<'_>) {
     if let Some(words) = &service.command {
@@ -49,7 +39,7 @@ pub(super) fn check(service: &ServiceSpec, at: &Path, report: &mut Report<'_>) {
         secret_name(&secret.podman, &at.key("podman"), report);
     }
     if let Some(signal) = &service.stop_signal
-        && !is_signal(signal)
+        && signal_number(signal).is_none()
     {
         let message =
             format!("{signal:?} is not a signal's name: write one such as SIGTERM or INT");
@@ -125,20 +115,4 @@ fn is_user(user: &str) -> bool {
         Some((user, group)) => is_account(user) && is_account(group),
         None => is_account(user),
     }
-}
-
-fn is_signal(signal: &str) -> bool {
-    let name = signal.strip_prefix("SIG").unwrap_or(signal);
-    let real_time = |first: &str, sign: char| {
-        name.strip_prefix(first).is_some_and(|rest| {
-            rest.is_empty()
-                || rest.strip_prefix(sign).is_some_and(|steps| {
-                    steps.bytes().all(|byte| byte.is_ascii_digit())
-                        && steps
-                            .parse::<u8>()
-                            .is_ok_and(|n| (1..=REAL_TIME_SPAN).contains(&n))
-                })
-        })
-    };
-    SIGNALS.contains(&name) || real_time("RTMIN", '+') || real_time("RTMAX", '-')
 }

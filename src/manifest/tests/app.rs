@@ -37,10 +37,21 @@ refusals! { app, "spec.":
         ["services:", "  a: {image: a, ports: [{name: a, container: 1, host: 5432}]}",
          "  b: {image: a, ports: [{name: a, container: 1}], tcp: [{listen: «5432, port: a}]}"]
         at "services.b.tcp[0].listen" says "host port 5432/tcp is already taken";
+    a_volume_with_two_writers_is_refused:
+        ["services:", "  a: {image: a, volumes: [{name: data, path: /data}]}",
+         "  b: {image: a, volumes: [«{name: data, path: /data}]}"]
+        at "services.b.volumes[0]" says "is written by service `a` already";
     a_host_and_path_routed_twice_are_refused:
         ["services:", "  a: {image: a, ports: [{name: p, container: 1}], http: [{host: h.example.com, path: /x, port: p}]}",
          "  b: {image: a, ports: [{name: p, container: 1}], http: [«{host: h.example.com, path: /x/, port: p}]}"]
         at "services.b.http[0]" says "h.example.com/x/ is already routed by spec.services.a.http[0]";
+}
+
+#[test]
+fn a_volume_may_have_one_writer_and_readers() {
+    let text = web(&["volumes: [{name: data, path: /data}]"])
+        + "    reader: {image: a, volumes: [{name: data, path: /data, readOnly: true}]}\n";
+    super::accepted(&text);
 }
 
 #[test]

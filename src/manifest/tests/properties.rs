@@ -156,13 +156,17 @@ fn any_app() -> impl Strategy<Value = App> {
         )
 }
 
-/// Names the services, and lets each depend on the one before it.
+/// Names the services, and lets each depend on the one before it and read what the first
+/// one writes.
 fn number(services: Vec<ServiceSpec>) -> BTreeMap<ServiceName, ServiceSpec> {
     let name = |index: usize| -> ServiceName { format!("s{index}").parse().unwrap() };
     let named = services
         .into_iter()
         .enumerate()
         .map(|(index, mut service)| {
+            for volume in &mut service.volumes {
+                volume.read_only |= index > 0;
+            }
             service.depends_on = index.checked_sub(1).map(name).into_iter().collect();
             for route in &mut service.http {
                 route.host = format!("s{index}.{}", route.host);

@@ -3,7 +3,7 @@
 use super::scene::{
     app, at, down, id, incarnation, inhibit, missing, revision, service, serving, told, wanted, web,
 };
-use crate::manifest::Strategy;
+use crate::manifest::{App, ServiceSpec, Strategy, VolumeMount};
 use crate::plan::{Snapshot, claims, deploy, remove, repair, routes};
 use crate::state::{InhibitionReason, RevisionNumber};
 
@@ -23,6 +23,10 @@ fn created(service: &str) -> Vec<String> {
 fn replaced(service: &str, before: &[&str]) -> Vec<String> {
     let before = before.iter().map(|kind| format!("{kind} {service}"));
     before.chain(created(service)).collect()
+}
+
+fn spec_of<'a>(app: &'a mut App, name: &str) -> &'a mut ServiceSpec {
+    app.spec.services.get_mut(&service(name)).unwrap()
 }
 
 #[test]
@@ -122,6 +126,63 @@ fn dropped_services_go_first_and_the_rest_follows_its_dependencies() {
         created("a"),
     ];
     assert_eq!(told(&actions), expected.concat());
+}
+
+/// What only one can hold: a volume that is written, a fixed host port.
+#[test]
+fn whoever_gives_something_up_is_ended_before_it_is_made_for_another() {
+    let written = |app: &mut App, name: &str| {
+        let data = VolumeMount {
+            name: "data".parse().unwrap(),
+            path: "/data".to_owned(),
+            read_only: false,
+        };
+        spec_of(app, name).volumes.push(data);
+    };
+    let published = |app: &mut App, name: &str| spec_of(app, name).ports[0].host = Some(9000);
+    let rows: [(&dyn Fn(&mut App, &str), &[&str]); 2] = [
+        (&written, &["withdraw", "inhibit", "retire"]),
+        (&published, &["withdraw", "retire"]),
+    ];
+    for (hold, ended) in rows {
+        let mut old = app(&[("a", "env: {A: a}"), ("z", "")]);
+        hold(&mut old, "z");
+        let mut moved = app(&[("a", ""), ("z", "env: {A: b}")]);
+        hold(&mut moved, "a");
+        let old = serving(&old);
+        let ends = |service: &str, kinds: &[&str]| -> Vec<String> {
+            kinds
+                .iter()
+                .map(|kind| format!("{kind} {service}"))
+                .collect()
+        };
+        let expected = [
+            ends("z", ended),
+            ends("a", &["withdraw", "retire"]),
+            created("a"),
+            created("z"),
+        ];
+        let actions = told(&deploy(&old, &revision(2, &moved)));
+        assert_eq!(actions, expected.concat());
+    }
+}
+
+#[test]
+fn two_services_that_change_places_are_both_ended_first() {
+    let on = |a: u16, z: u16| {
+        let mut app = app(&[("a", ""), ("z", "")]);
+        spec_of(&mut app, "a").ports[0].host = Some(a);
+        spec_of(&mut app, "z").ports[0].host = Some(z);
+        app
+    };
+    let old = serving(&on(9000, 9001));
+    let swapped = on(9001, 9000);
+    let actions = told(&deploy(&old, &revision(2, &swapped)));
+    assert_eq!(
+        actions[..4],
+        ["withdraw z", "retire z", "withdraw a", "retire a"]
+    );
+    assert_eq!(actions[4..], [created("a"), created("z")].concat());
 }
 
 #[test]

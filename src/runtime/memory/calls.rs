@@ -15,6 +15,7 @@ use super::super::{
 use super::MemoryRuntime;
 use super::faults::{Call, unavailable};
 use super::world::{Record, Start};
+use crate::manifest::Protocol;
 use crate::state::ContainerId;
 
 /// Largest answer of a log.
@@ -61,6 +62,12 @@ fn no_container(id: &ContainerId) -> RuntimeError {
 impl Runtime for MemoryRuntime {
     async fn ping(&self) -> Result<(), RuntimeError> {
         self.call(Call::Ping, "", || Ok(()))
+    }
+
+    async fn port_is_free(&self, protocol: Protocol, port: u16) -> Result<bool, RuntimeError> {
+        self.call(Call::PortIsFree, &port.to_string(), || {
+            Ok(self.with(|world| world.is_free(protocol, port)))
+        })
     }
 
     async fn image(

@@ -10,6 +10,7 @@ use super::super::RuntimeError;
 #[allow(missing_docs)] // Each is named after its method.
 pub enum Call {
     Ping,
+    PortIsFree,
     EnsureImage,
     EnsurePinned,
     FindImage,
@@ -35,6 +36,7 @@ impl Call {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ping => "ping",
+            Self::PortIsFree => "port_is_free",
             Self::EnsureImage => "ensure_image",
             Self::EnsurePinned => "ensure_pinned",
             Self::FindImage => "find_image",

@@ -233,6 +233,16 @@ impl World {
             .cloned()
     }
 
+    /// Whether neither a container nor another process holds the host port.
+    pub(super) fn is_free(&self, protocol: Protocol, port: u16) -> bool {
+        let up = self.records().filter(|record| record.is_up());
+        let published = up.flat_map(|record| &record.ports);
+        !self.occupied.contains(&(protocol, port))
+            && !published
+                .into_iter()
+                .any(|its| its.protocol == protocol && its.host == port)
+    }
+
     pub(super) fn start(&mut self, id: &str, now: Timestamp) -> Start {
         if self.find(id).is_some_and(Record::is_up) {
             return Start::WasRunning;

@@ -18,9 +18,11 @@ use super::super::{
 };
 use super::fault::{Fault, unreadable};
 use super::inspect::state;
+use super::ports;
 use super::socket::Repeat;
 use super::streams::no_container;
 use super::{Podman, bounded, create, faulty};
+use crate::manifest::Protocol;
 use crate::state::ContainerId;
 
 /// Longest single wait; between two of them the container is looked at.
@@ -103,6 +105,10 @@ impl Runtime for Podman {
         faulty(answer)
             .map(drop)
             .map_err(|fault| fault.of_call("ping"))
+    }
+
+    async fn port_is_free(&self, protocol: Protocol, port: u16) -> Result<bool, RuntimeError> {
+        Ok(ports::is_free(protocol, port))
     }
 
     async fn image(

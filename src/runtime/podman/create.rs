@@ -7,7 +7,7 @@ use podman_api::opts::{ContainerCreateOpts, ContainerRestartPolicy, ImageVolumeM
 use serde_json::{Value, json};
 
 use super::super::{ContainerSpec, PortMapping, TmpfsMount, VolumeAttachment};
-use crate::manifest::{Resources, Userns};
+use crate::manifest::{Resources, Userns, signal_number};
 
 /// Microseconds over which CPU time is shared out: the kernel's default.
 const CPU_PERIOD: u64 = 100_000;
@@ -150,29 +150,4 @@ fn namespace(mode: &str) -> models::Namespace {
         nsmode: Some(mode.to_owned()),
         value: None,
     }
-}
-
-/// Linux' signals by name, from 1 on, as on x86-64 and arm64.
-const SIGNALS: [&str; 31] = [
-    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
-    "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
-    "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
-];
-
-/// The number of `SIGTERM`, `TERM` or `15`.
-fn signal_number(name: &str) -> Option<i64> {
-    if let Ok(number) = name.parse::<i64>() {
-        return (1..=64).contains(&number).then_some(number);
-    }
-    let upper = name.to_uppercase();
-    let bare = upper.strip_prefix("SIG").unwrap_or(&upper);
-    if let Some(more) = bare.strip_prefix("RTMIN+") {
-        return more
-            .parse()
-            .ok()
-            .map(|more: i64| 34 + more)
-            .filter(|number| *number <= 64);
-    }
-    let at = SIGNALS.iter().position(|signal| *signal == bare)?;
-    i64::try_from(at + 1).ok()
 }

@@ -20,6 +20,7 @@ mod create;
 mod fault;
 mod images;
 mod inspect;
+mod ports;
 mod pull;
 mod socket;
 mod streams;

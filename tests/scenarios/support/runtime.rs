@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use podherd::manifest::Protocol;
 use podherd::runtime::{
     Container, ContainerSpec, ContainerSummary, Image, Labels, PullReport, Runtime, RuntimeError,
     RuntimeEvents, Wanted,
@@ -42,6 +43,10 @@ impl WatchedRuntime {
 impl Runtime for WatchedRuntime {
     async fn ping(&self) -> Result<(), RuntimeError> {
         self.watch.runtime.ping().await
+    }
+
+    async fn port_is_free(&self, protocol: Protocol, port: u16) -> Result<bool, RuntimeError> {
+        self.watch.runtime.port_is_free(protocol, port).await
     }
 
     async fn image(
