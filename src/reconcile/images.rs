@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::manifest::{AppName, ServiceName};
-use crate::plan::{Action, Phase, Snapshot};
+use crate::plan::{Action, Desired, Phase, Snapshot};
 use crate::runtime::{Image, PullProgress, PullReport, RuntimeError, Wanted};
 use crate::state::{Event, EventType, PinnedService};
 
@@ -53,7 +53,8 @@ impl Context {
         // The report ends with the pull, and telling of it with the report.
         let pull = async move { self.runtime.image(reference, wanted, &report).await };
         let telling = self.tell_pull(app, service, reference, told, pulls);
-        let (image, pulled) = join(pull, telling).await;
+        // Boxed: it is large, and lives in the frames of all who wait for it.
+        let (image, pulled) = Box::pin(join(pull, telling)).await;
         pulls
             .0
             .send_if_modified(|all| all.remove(service).is_some());
@@ -180,7 +181,15 @@ impl Reconciler {
         disturbance: impl Future<Output = ()>,
         cancel: &CancellationToken,
     ) -> Result<Fetched, ReconcileError> {
+        if wanted.is_empty() {
+            return Ok(Fetched::Without(BTreeMap::new()));
+        }
         let app = &snapshot.app;
+        let known = match snapshot.desired {
+            // Its deletion is the newest that was seen, and no news.
+            Desired::Absent => self.ctx.newest.newest(app),
+            _ => snapshot.desired.source(),
+        };
         let pulls = Pulls::default();
         let pulling = async {
             let pull = |(service, pinned)| self.fetch_one(app, service, pinned, &pulls);
@@ -199,9 +208,7 @@ impl Reconciler {
         tokio::select! {
             biased;
             () = cancel.cancelled() => Err(ReconcileError::Interrupted),
-            () = self.ctx.newest.changed_beyond(app, snapshot.desired.source()) => {
-                Ok(Fetched::Disturbed)
-            }
+            () = self.ctx.newest.changed_beyond(app, known) => Ok(Fetched::Disturbed),
             failed = pulling => Ok(Fetched::Without(failed)),
             () = disturbance => Ok(Fetched::Disturbed),
         }

@@ -204,7 +204,9 @@ impl Reconciler {
     ) -> Result<Option<Verdict>, ReconcileError> {
         match next {
             Next::Recover(id) => self.recover(snapshot, &id).await?,
-            Next::Repair(actions) => return self.repair(snapshot, &actions, cancel).await,
+            Next::Repair(actions) => {
+                return Box::pin(self.repair(snapshot, &actions, cancel)).await;
+            }
             Next::Sweep(actions) => {
                 let none = BTreeMap::new();
                 return self

@@ -12,7 +12,9 @@ use crate::backoff::Pauses;
 use crate::manifest::{AppName, ServiceName};
 use crate::plan::{Action, Due};
 use crate::runtime::Container;
-use crate::state::{Active, ContainerId, Operation, OutcomeKind, StepKind, StepState, Verb};
+use crate::state::{
+    Active, ContainerId, Operation, Outcome, OutcomeKind, StepKind, StepState, Verb,
+};
 use crate::store::Entry;
 
 use super::Context;
@@ -48,6 +50,8 @@ pub(super) struct Pacing(Mutex<BTreeMap<AppName, AppPacing>>);
 struct AppPacing {
     deploy: Option<Retry>,
     failures: u32,
+    /// Whether a registry refused access at the last of them.
+    denied: bool,
     budgets: BTreeMap<ServiceName, Budget>,
 }
 
@@ -132,8 +136,12 @@ impl Pacing {
 
     /// How long to wait after an upkeep operation that failed.
     pub fn pause(&self, ctx: &Context, app: &AppName) -> Duration {
-        let failures = self.apps().get(app).map_or(1, |app| app.failures);
-        UPKEEP.after(failures.max(1), &ctx.entropy)
+        let apps = self.apps();
+        let (failures, denied) = apps
+            .get(app)
+            .map_or((1, false), |app| (app.failures, app.denied));
+        let pauses = if denied { DENIED } else { UPKEEP };
+        pauses.after(failures.max(1), &ctx.entropy)
     }
 
     /// Takes down how an operation ended.
@@ -148,6 +156,8 @@ impl Pacing {
         if operation.deploys() && operation.source != 0 {
             pacing.deploy = retry(ctx, operation);
         }
+        let outcome = operation.outcome.as_ref();
+        pacing.denied = outcome.is_some_and(is_denied);
         pacing.failures = if operation.succeeded() {
             0
         } else {
@@ -180,15 +190,17 @@ fn due(at: Instant) -> Due {
     }
 }
 
+/// Whether a registry refused access.
+fn is_denied(outcome: &Outcome) -> bool {
+    outcome.reason == "ImageDenied"
+}
+
 fn retry(ctx: &Context, operation: &Operation) -> Option<Retry> {
     let outcome = operation.outcome.as_ref()?;
     if outcome.result == OutcomeKind::Success || !outcome.retryable {
         return None;
     }
-    let pauses = match outcome.reason.as_str() {
-        "ImageDenied" => DENIED,
-        _ => DEPLOY,
-    };
+    let pauses = if is_denied(outcome) { DENIED } else { DEPLOY };
     let pause = pauses.after(operation.attempt, &ctx.entropy);
     let at = ctx.clock.now().checked_add(pause).ok()?;
     Some(Retry {

@@ -55,7 +55,7 @@ impl Reconciler {
             // Withdrawing what went down doesn't wait for a long pull.
             () = self.disturbance(&snapshot.app) => return Ok(()),
             checked = self.preflight(snapshot, app, *source, &begin.ownership, &pulls) => checked,
-            never = self.show_pulls(&snapshot.app, &pulls) => match never {},
+            never = Box::pin(self.show_pulls(&snapshot.app, &pulls)) => match never {},
         };
         match checked {
             Ok(revision) => {

@@ -105,6 +105,22 @@ async fn a_recovery_that_can_not_pull_says_so_and_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_app_that_goes_on_without_its_manifest_is_pulled_for_as_well() {
+    let world = World::new().await.images(&["web:1"]);
+    world
+        .deploy(&blog("web:1").spec("deletionProtection: true"))
+        .await;
+    world.delete("blog").await;
+    world.settle("blog").await;
+    let web = world.container("web").id;
+    world.runtime.remove_by_hand(web.as_str());
+    world.runtime.prune_image(&reference("web:1"));
+    world.pulls_take(Duration::from_secs(30));
+    world.settle("blog").await;
+    assert!(world.serving("blog", "web").verified.is_some());
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_pull_of_a_rollback_gives_way_to_a_withdrawal_and_goes_on_after_it() {
     let world = World::new().await.images(&["web:1", "web:2"]);
     world.deploy(&blog("web:1")).await;
@@ -128,6 +144,29 @@ async fn the_pull_of_a_rollback_gives_way_to_a_withdrawal_and_goes_on_after_it()
     let serving = world.serving("blog", "web");
     assert_eq!(serving.image, reference("web:1"));
     assert!(serving.verified.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_recovery_tries_a_refused_login_slowly() {
+    let world = without_the_image_of_web().await;
+    world.pulls_take(Duration::ZERO);
+    world
+        .runtime
+        .fail_when(podherd::runtime::Call::EnsurePinned, |_| {
+            Some(RuntimeError::ImageDenied {
+                image: reference("web:1"),
+            })
+        });
+    world.run_for("blog", Duration::from_secs(60)).await;
+    let denied = |operation: &podherd::state::Operation| {
+        let outcome = operation.outcome.as_ref();
+        outcome.is_some_and(|outcome| outcome.reason == "ImageDenied")
+    };
+    let tries = world.operations("blog").into_iter().filter(denied).count();
+    assert_eq!(tries, 1);
+    world.runtime.clear_faults();
+    world.run_for("blog", Duration::from_secs(600)).await;
+    world.assert_serves("blog", &["db", "web"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -46,6 +46,7 @@ mount --bind "$program" "$dir/podherd"
 /// The user, as commands need it.
 #[derive(Debug)]
 pub struct User {
+    id: u32,
     home: PathBuf,
 }
 
@@ -62,6 +63,7 @@ impl User {
         let program = env!("CARGO_BIN_EXE_podherd");
         sandbox.run("sh", ["-c", SET_UP, "set-up", dir, &uid, NAME, program]);
         Self {
+            id: UID,
             home: sandbox.dir().join("home"),
         }
     }
@@ -73,13 +75,13 @@ impl User {
 
     /// Where Podman listens for this user by default, inside.
     pub fn socket(&self) -> PathBuf {
-        PathBuf::from(format!("/run/user/{UID}/podman/podman.sock"))
+        PathBuf::from(format!("/run/user/{}/podman/podman.sock", self.id))
     }
 
     /// Gives a file tree to it.
     #[track_caller]
     pub fn give(&self, sandbox: &Sandbox, tree: &Path) {
-        let owner = format!("{UID}:{UID}");
+        let owner = format!("{0}:{0}", self.id);
         let tree = tree.to_str().expect("paths of the tests are UTF-8");
         let mut command = sandbox.command_of_root("chown");
         let given = command.args(["--recursive", &owner, tree]).status();
@@ -88,13 +90,13 @@ impl User {
 
     /// Makes the rest of the command run as this user, with its environment alone.
     pub fn enter(&self, command: &mut Command) {
-        let id = |which: &str| format!("--{which}={UID}");
+        let id = |which: &str| format!("--{which}={}", self.id);
         command.args(["setpriv", &id("reuid"), &id("regid"), "--clear-groups"]);
         command.args(["--inh-caps=-all", "env", "--ignore-environment"]);
         let path = std::env::var("PATH").unwrap_or_default();
         command.arg(format!("PATH={path}:/usr/sbin:/sbin"));
         command.arg(format!("HOME={}", self.home.display()));
         command.arg(format!("USER={NAME}"));
-        command.arg(format!("XDG_RUNTIME_DIR=/run/user/{UID}"));
+        command.arg(format!("XDG_RUNTIME_DIR=/run/user/{}", self.id));
     }
 }

@@ -241,7 +241,7 @@ impl World {
             tokio::time::sleep(after).await;
             happens().await
         };
-        let _ = tokio::join!(self.pass(app), later);
+        let _ = tokio::join!(Box::pin(self.pass(app)), later);
     }
 
     /// Passes as they become due, for so long.
