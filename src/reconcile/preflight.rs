@@ -11,7 +11,7 @@ use crate::manifest::{App, AppName, ServiceName, ServiceSpec};
 use crate::plan::{self, Action, Desired, Phase, Snapshot};
 use crate::runtime::{Image, Wanted};
 use crate::state::{
-    Incarnation, Outcome, OutcomeKind, Ownership, PinnedService, Resources, Revision, Verb,
+    Digest, Incarnation, Outcome, OutcomeKind, Ownership, PinnedService, Resources, Revision, Verb,
 };
 use crate::store::Changes;
 
@@ -118,7 +118,7 @@ impl Reconciler {
         ownership: &Ownership,
         pulls: &Pulls,
     ) -> Result<Revision, StepError> {
-        let services = self.pin(&snapshot.app, app, pulls).await?;
+        let services = self.pin(snapshot, app, pulls).await?;
         let revision = self.revision(snapshot, app, source, ownership, services);
         self.check_revision(snapshot, &revision).await?;
         Ok(revision)
@@ -145,7 +145,7 @@ impl Reconciler {
 
     async fn pin(
         &self,
-        of: &AppName,
+        snapshot: &Snapshot,
         app: &App,
         pulls: &Pulls,
     ) -> Result<BTreeMap<ServiceName, PinnedService>, StepError> {
@@ -153,16 +153,12 @@ impl Reconciler {
             let (name, spec) = (name.clone(), with_app_env(app, spec));
             async move {
                 let wanted = Wanted::ByPolicy(spec.pull_policy);
+                let of = &snapshot.app;
                 let image = self.ctx.image(of, &name, &spec.image, wanted, pulls).await;
                 let image = image.map_err(|error| named(&name, runtime_failure(&error)))?;
                 check_volumes(&name, &spec, &image)?;
-                Ok::<_, StepError>((
-                    name,
-                    PinnedService {
-                        spec,
-                        digest: image.digest,
-                    },
-                ))
+                let digest = pin_for(snapshot, &name, &spec, image);
+                Ok::<_, StepError>((name, PinnedService { spec, digest }))
             }
         };
         let pinned: Vec<_> = app.spec.services.iter().map(pin).collect();
@@ -253,6 +249,23 @@ impl Reconciler {
         self.ended(snapshot, &operation, &[]).await;
         Ok(())
     }
+}
+
+/// The digest to pin: the one that the newest revision has, as long as it is of the same
+/// image. An index that was made anew around it, or another Podman, replaces nothing.
+pub(super) fn pin_for(
+    snapshot: &Snapshot,
+    name: &ServiceName,
+    spec: &ServiceSpec,
+    image: Image,
+) -> Digest {
+    let revisions = snapshot.records.revisions.iter();
+    let newest = revisions.max_by_key(|revision| revision.number);
+    let before = newest.and_then(|revision| revision.services.get(name));
+    let same = before
+        .filter(|before| before.spec.image == spec.image)
+        .filter(|before| image.known_as.contains(&before.digest));
+    same.map_or(image.digest, |before| before.digest.clone())
 }
 
 /// The spec as its container is made from it: with the app-wide environment.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use podherd::runtime::RuntimeError;
+use podherd::runtime::{MemoryImage, RuntimeError};
 use podherd::state::{ConditionType, OutcomeKind, Truth, Verb};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -202,4 +202,24 @@ async fn a_refused_login_is_tried_again_slowly_and_at_once_when_asked_to() {
     world.request("blog", "now", "{verb: deploy}").await;
     world.pass("blog").await.unwrap();
     world.assert_serves("blog", &["web"]);
+}
+
+/// As after an upgrade of Podman, or of an index that was made anew around it.
+#[tokio::test(start_paused = true)]
+async fn an_image_that_gets_another_digest_beside_the_pinned_one_stays_pinned_to_it() {
+    let world = World::new().await;
+    let of_index = MemoryImage::new("index");
+    world.push("web:1", of_index.clone());
+    world.deploy(&blog("web:1")).await;
+    let (before, container) = (world.serving("blog", "web"), world.container("web").id);
+    let mut of_platform = MemoryImage::new("platform");
+    of_platform.index = Some(of_index.digest);
+    world.push("web:1", of_platform);
+    world.deploy(&blog("web:1")).await;
+    assert_eq!(world.serving("blog", "web"), before);
+    assert_eq!(world.container("web").id, container);
+    // Another image is another matter.
+    world.push("web:1", MemoryImage::new("two"));
+    world.deploy(&blog("web:1")).await;
+    assert_ne!(world.serving("blog", "web").digest, before.digest);
 }

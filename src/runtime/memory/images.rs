@@ -31,6 +31,8 @@ pub enum Behaviour {
 pub struct MemoryImage {
     /// Digest of its manifest.
     pub digest: Digest,
+    /// Digest of the index that it is of.
+    pub index: Option<Digest>,
     /// Paths that it declares as volumes.
     pub volumes: Vec<String>,
     /// What its containers do.
@@ -44,6 +46,7 @@ impl MemoryImage {
     pub fn new(content: &str) -> Self {
         Self {
             digest: digest_of(content),
+            index: None,
             volumes: Vec::new(),
             behaves: Behaviour::Ready,
             prints: Vec::new(),
@@ -82,8 +85,14 @@ impl MemoryImage {
         Image {
             id: self.id(),
             digest: self.digest.clone(),
+            known_as: self.known_as(),
             volumes: self.volumes.clone(),
         }
+    }
+
+    fn known_as(&self) -> Vec<Digest> {
+        let digests = self.index.iter().chain([&self.digest]);
+        digests.cloned().collect()
     }
 }
 

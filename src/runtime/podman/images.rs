@@ -60,10 +60,7 @@ impl Podman {
             Err(RuntimeError::ImageAbsent { image: pinned }) if !is_local_only(reference) => {
                 self.pull(&pinned, report).await?;
                 let image = self.pulled_image(&pinned).await?;
-                Ok(Image {
-                    digest: digest.clone(),
-                    ..image
-                })
+                Ok(named_by(digest, image))
             }
             found => found,
         }
@@ -107,10 +104,7 @@ impl Podman {
                 found = self.local_image(id.trim_start_matches("sha256:")).await?;
             }
         }
-        Ok(found.map(|image| Image {
-            digest: digest.clone(),
-            ..image
-        }))
+        Ok(found.map(|image| named_by(digest, image)))
     }
 
     async fn pulled_image(&self, reference: &str) -> Result<Image, RuntimeError> {
@@ -137,15 +131,29 @@ impl Podman {
         let (Some(id), Some(digest)) = (inspected.id, digest) else {
             return Err(unreadable().of_call("inspect image"));
         };
+        let known_as = own_digests(reference, &digests)
+            .filter_map(|own| own.split_once('@'))
+            .map(|(_, digest)| Digest::new(digest))
+            .collect();
         let volumes = inspected.config.and_then(|config| config.volumes);
         let mut volumes: Vec<_> = volumes.unwrap_or_default().into_keys().collect();
         volumes.sort();
         Ok(Some(Image {
             id,
             digest,
+            known_as,
             volumes,
         }))
     }
+}
+
+/// The image, called by this one of its digests.
+fn named_by(digest: &Digest, mut image: Image) -> Image {
+    image.digest = digest.clone();
+    if !image.known_as.contains(digest) {
+        image.known_as.push(digest.clone());
+    }
+    image
 }
 
 /// Whether the image can only come from this host.
@@ -185,11 +193,7 @@ fn check(reference: &str) -> Result<(), RuntimeError> {
 /// The same image may have come from another registry with another digest.
 pub(super) fn digest_of(reference: &str, main: Option<String>, all: &[String]) -> Option<Digest> {
     let main = main.filter(|digest| digest.starts_with("sha256:"));
-    let mine = |digest: &&str| {
-        let (name, _) = digest.split_once('@').unwrap_or_default();
-        name == repository(reference)
-    };
-    let known: Vec<_> = all.iter().map(String::as_str).filter(mine).collect();
+    let known: Vec<_> = own_digests(reference, all).collect();
     let main_known = main
         .as_deref()
         .is_some_and(|main| known.is_empty() || known.iter().any(|digest| digest.ends_with(main)));
@@ -198,4 +202,13 @@ pub(super) fn digest_of(reference: &str, main: Option<String>, all: &[String]) -
     }
     let (_, digest) = known.first()?.split_once('@')?;
     Some(Digest::new(digest))
+}
+
+/// The digests of the reference's own repository, each with its name.
+fn own_digests<'d>(reference: &str, all: &'d [String]) -> impl Iterator<Item = &'d str> {
+    let mine = |digest: &&str| {
+        let (name, _) = digest.split_once('@').unwrap_or_default();
+        name == repository(reference)
+    };
+    all.iter().map(String::as_str).filter(mine)
 }

@@ -11,12 +11,12 @@ use hyper::body::Incoming;
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use super::super::{PullProgress, PullReport, RuntimeError};
+use super::super::{PullProgress, PullReport, Runtime as _, RuntimeError};
+use super::Podman;
 use super::auth::names_registry;
 use super::fault::Fault;
 use super::images::repository;
 use super::socket::encoded;
-use super::{Podman, bounded};
 
 /// Longest line of a pull's report.
 const LINE: usize = 1024 * 1024;
@@ -45,26 +45,40 @@ impl Podman {
         } else {
             format!("/v4.0.0/libpod/images/pull?policy=always&reference={name}")
         };
-        let ask = self.socket.stream_to(Method::POST, &path, credentials);
-        let asked = bounded("pull", self.deadlines.look, ask).await?;
-        let said = match asked {
-            Ok(body) => {
-                let told = self.follow(body, counts, report);
-                match timeout(self.deadlines.pull, told).await {
-                    Ok(told) => told,
-                    Err(_) => Err(Stopped::Late(self.deadlines.pull.as_secs())),
-                }
-            }
-            Err(fault) => Err(Stopped::Fault(fault)),
+        let pulling = async {
+            let ask = self.socket.stream_to(Method::POST, &path, credentials);
+            // Podman 5 answers only when there is something to tell.
+            let body = self.in_time(counts, ask).await??;
+            self.follow(body, counts, report).await
         };
-        said.map_err(|stopped| match stopped {
-            Stopped::Fault(Fault::Said { message, .. }) => pull_error(reference, &message),
-            Stopped::Fault(fault) => fault.of_call("pull"),
-            stopped @ (Stopped::Stalled(_) | Stopped::Late(_)) => RuntimeError::PullFailed {
-                image: reference.to_owned(),
-                message: stopped.to_string(),
-            },
-        })
+        let pulled = match timeout(self.deadlines.pull, pulling).await {
+            Ok(pulled) => pulled,
+            Err(_) => Err(Stopped::Late(self.deadlines.pull.as_secs())),
+        };
+        let image = reference.to_owned();
+        match pulled {
+            Ok(()) => Ok(()),
+            Err(Stopped::Fault(Fault::Said { message, .. })) => {
+                Err(pull_error(reference, &message))
+            }
+            Err(Stopped::Fault(fault)) => Err(fault.of_call("pull")),
+            Err(stopped @ (Stopped::Stalled(_) | Stopped::Late(_))) => {
+                // Perhaps it is Podman that doesn't answer.
+                self.ping().await?;
+                let message = stopped.to_string();
+                Err(RuntimeError::PullFailed { image, message })
+            }
+        }
+    }
+
+    /// Waits for something that the registry has to send, if that can be told.
+    async fn in_time<T>(&self, counts: bool, next: impl Future<Output = T>) -> Result<T, Stopped> {
+        if !counts {
+            return Ok(next.await);
+        }
+        let stall = self.deadlines.stall;
+        let stalled = |_| Stopped::Stalled(stall.as_secs());
+        timeout(stall, next).await.map_err(stalled)
     }
 
     /// Reads the report to its end. The status is 200 whatever comes of the pull.
@@ -76,14 +90,8 @@ impl Podman {
     ) -> Result<(), Stopped> {
         let mut told = Told::default();
         loop {
-            let next = body.frame();
-            let frame = if counts && told.waits_for_bytes() {
-                let stall = self.deadlines.stall;
-                let stalled = |_| Stopped::Stalled(stall.as_secs());
-                timeout(stall, next).await.map_err(stalled)?
-            } else {
-                next.await
-            };
+            let limited = counts && told.waits_for_bytes();
+            let frame = self.in_time(limited, body.frame()).await?;
             let Some(frame) = frame else { break };
             let frame = frame.map_err(|error| Fault::Lost(error.to_string()))?;
             if let Ok(data) = frame.into_data() {
