@@ -35,7 +35,7 @@ lint: ## Formatting, clippy, documentation, licenses and sources of dependencies
 fmt: ## Format the code
 	$(CARGO) fmt
 
-install: build ## Copy the program to $(DESTDIR)$(PREFIX)/bin
+install: setup build ## Copy the program to $(DESTDIR)$(PREFIX)/bin
 	install -D -m 755 target/release/podherd $(DESTDIR)$(PREFIX)/bin/podherd
 
 clean: ## Remove what was built

@@ -10,6 +10,7 @@
 //!
 //! - [`manifest`] (what people write) and [`state`] (what is remembered) know
 //!   nobody.
+//! - [`policy`] is what the node lets a manifest have; it knows the manifest alone.
 //! - [`store`], [`runtime`], [`traffic`] and [`probe`] are the ways out: a trait,
 //!   its real implementation, and a double in memory.
 //! - [`plan`] is pure; [`reconcile`] performs; [`controller`] keeps at work.
@@ -22,6 +23,7 @@ pub mod clock;
 pub mod controller;
 pub mod manifest;
 pub mod plan;
+pub mod policy;
 pub mod probe;
 pub mod proxy;
 pub mod reconcile;

@@ -13,6 +13,7 @@ use crate::controller::{
     Passes, SharedRole, StatusRejections, TTL, this_process,
 };
 use crate::manifest::NodeName;
+use crate::policy::{HostPolicy, NodePolicy};
 use crate::probe::NetworkProber;
 use crate::reconcile::{Context, Observer, Ports, Reconciler};
 use crate::runtime::Runtime;
@@ -31,6 +32,7 @@ pub(super) struct World {
     pub node: NodeName,
     pub store: Arc<dyn Store>,
     pub runtime: Arc<dyn Runtime>,
+    pub policy: Arc<dyn HostPolicy>,
     pub keys: Keys,
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<Entropy>,
@@ -41,12 +43,14 @@ impl World {
         node: NodeName,
         store: Arc<dyn Store>,
         runtime: Arc<dyn Runtime>,
+        policy: Option<PathBuf>,
         keys: Keys,
     ) -> Self {
         Self {
             node,
             store,
             runtime,
+            policy: Arc::new(NodePolicy::new(policy)),
             keys,
             clock: Arc::new(SystemClock),
             entropy: Arc::new(Entropy::from_system()),
@@ -77,6 +81,7 @@ impl World {
                 self.keys.clone(),
                 authority.clone(),
             ),
+            policy: Arc::clone(&self.policy),
             runtime: Arc::clone(&self.runtime),
             traffic: Arc::new(Publisher::start(
                 Arc::clone(&self.store),
@@ -136,6 +141,7 @@ impl Control {
         let World {
             node,
             store,
+            policy,
             keys,
             clock,
             entropy,
@@ -156,6 +162,7 @@ impl Control {
         let controller = Controller {
             catalog: self.world.catalog(),
             work: Arc::new(Passes::new(reconciler, self.metrics.reconcile.clone())),
+            policy,
             rejections: Arc::new(StatusRejections::new(
                 Arc::clone(&store),
                 keys.clone(),

@@ -49,7 +49,13 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let store = store?;
     let runtime = connect::podman(&podman, &process.metrics)?;
     let control = Control {
-        world: World::new(node, store, runtime, Keys::new(&etcd.prefix)),
+        world: World::new(
+            node,
+            store,
+            runtime,
+            settings.policy.clone(),
+            Keys::new(&etcd.prefix),
+        ),
         settings,
         socket: podman.socket,
         lock: None,

@@ -12,7 +12,9 @@ use super::connect;
 use crate::manifest::AppName;
 use crate::plan::{Action, Desired, Next};
 use crate::reconcile::{Preview, Unobserved};
-use crate::settings::{ConfigOption, EtcdOptions, Host, LogOptions, NodeOptions, PodmanOptions};
+use crate::settings::{
+    ConfigOption, EtcdOptions, Host, LogOptions, NodeOptions, PodmanOptions, PolicyOptions,
+};
 use crate::state::Keys;
 use crate::store::{EtcdStore, Newest, Store, authority};
 use crate::telemetry::{self, Metrics};
@@ -35,6 +37,8 @@ pub(super) struct Arguments {
     #[command(flatten)]
     node: NodeOptions,
     #[command(flatten)]
+    policy: PolicyOptions,
+    #[command(flatten)]
     log: LogOptions,
 }
 
@@ -44,13 +48,14 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let etcd = arguments.etcd.resolve(&file)?;
     let podman = arguments.podman.resolve(&file, &host)?;
     let node = arguments.node.resolve(&file, &host)?;
+    let policy = arguments.policy.resolve(&file)?;
     let log = arguments.log.resolve(&file);
     telemetry::init(log.format, &log.filter)?;
 
     // Somebody waits for the answer: what can't be reached now is an error.
     let store: Arc<dyn Store> = Arc::new(EtcdStore::connect(&etcd).await?);
     let runtime = connect::podman(&podman, &Metrics::new()?)?;
-    let world = World::new(node, store, runtime, Keys::new(&etcd.prefix));
+    let world = World::new(node, store, runtime, policy, Keys::new(&etcd.prefix));
     let ended = CancellationToken::new();
     let _ends = ended.clone().drop_guard();
     let (_keeper, nobody) = authority();
@@ -86,6 +91,13 @@ fn describe(app: &AppName, preview: &Preview) -> String {
         for line in message.lines() {
             line_into(&mut text, format_args!("    {line}"));
         }
+    }
+    if let Some(denied) = &preview.snapshot.denied {
+        let message = denied.message();
+        line_into(
+            &mut text,
+            format_args!("  the manifest isn't allowed here: {message}"),
+        );
     }
     for (number, action) in (1..).zip(&preview.actions) {
         line_into(&mut text, format_args!("  {number:>2}. {}", effect(action)));

@@ -95,7 +95,7 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     )
     .await?;
     let control = Control {
-        world: World::new(node, store, runtime, keys),
+        world: World::new(node, store, runtime, settings.policy.clone(), keys),
         settings,
         socket: podman.socket,
         lock,
@@ -104,7 +104,9 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         role: SharedRole::default(),
     };
     // The proxy ends after the controller, whose last step may wait for it.
-    let ended = serving.until(control.run(process.stop.clone())).await;
+    let ended = serving
+        .until(Box::pin(control.run(process.stop.clone())))
+        .await;
     if let Some(etcd) = local {
         etcd.stop().await;
     }

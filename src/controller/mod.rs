@@ -9,6 +9,7 @@
 //! - [`events`](EventWatch): so do apps whose containers start, die or vanish,
 //!   and now and then all of them.
 //! - [`leadership`](Campaign): one controller leads, the others stand by.
+//! - [`policy`](policy_changes): and all of them when the node's policy changes.
 //! - [`heartbeat`](Heartbeat): this host's sign of life.
 //! - [`host`](HostLock): one Podherd acts on a Podman, and knows its store.
 //! - [`role`](Role): what this controller is to the others.
@@ -20,9 +21,11 @@ mod known;
 mod leadership;
 mod observe;
 mod passes;
+mod policy;
 mod queue;
 mod rejections;
 mod requests;
+mod rewind;
 mod role;
 mod run;
 #[cfg(test)]
@@ -36,6 +39,7 @@ pub use known::{Catalog, Listing};
 pub use leadership::{Campaign, TTL};
 pub use observe::Counting;
 pub use passes::Passes;
+pub use policy::policy_changes;
 pub use queue::{Next, Queue, Why, Work};
 pub use rejections::{Rejections, StatusRejections};
 pub use role::{Role, SharedRole};

@@ -75,6 +75,8 @@ pub enum Why {
     Boot,
     /// etcd or Podman can be reached again.
     Reconnected,
+    /// The node's policy changed.
+    Policy,
     /// Its manifest changed.
     Manifest,
     /// Somebody asked for it.
@@ -86,7 +88,7 @@ impl Why {
     fn begins_anew(self) -> bool {
         match self {
             Self::Due | Self::Resync | Self::Runtime => false,
-            Self::Boot | Self::Reconnected | Self::Manifest | Self::Request => true,
+            Self::Boot | Self::Reconnected | Self::Policy | Self::Manifest | Self::Request => true,
         }
     }
 }

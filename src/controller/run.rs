@@ -1,8 +1,8 @@
 //! The controller's life: know the store, campaign, lead, stand by, leave.
 //!
-//! While it leads, five tasks run side by side, a *term*: the queue with its
-//! work, the watch of the manifests, the runtime's events, the resync, and the
-//! memory of how far the store has come. When leadership is lost or the process
+//! While it leads, some tasks run side by side, a *term*: the queue with its
+//! work, the watches of manifests, requests and the policy, the runtime's events, the
+//! resync, and the memory of how far the store has come. When leadership is lost or the process
 //! is told to stop, all of them are cancelled, and what was being worked on is
 //! waited for: it ends at the next safe point. Workloads go on, always.
 
@@ -16,13 +16,16 @@ use super::heartbeat::Heartbeat;
 use super::host::{HostError, KnownStore};
 use super::known::Catalog;
 use super::leadership::Campaign;
+use super::policy::policy_changes;
 use super::queue::{Queue, Work};
 use super::rejections::Rejections;
 use super::requests::RequestWatch;
+use super::rewind::Rewind;
 use super::role::{Role, SharedRole};
 use super::watch::ManifestWatch;
 use crate::backoff::Pauses;
 use crate::clock::Entropy;
+use crate::policy::HostPolicy;
 use crate::store::{Authority, AuthorityKeeper, Newest};
 use crate::telemetry::{Health, Metrics};
 
@@ -56,6 +59,8 @@ pub struct Controller {
     pub catalog: Catalog,
     /// What is done for each.
     pub work: Arc<dyn Work>,
+    /// What this host lets manifests have.
+    pub policy: Arc<dyn HostPolicy>,
     /// Told about keys that name no app.
     pub rejections: Arc<dyn Rejections>,
     /// The campaign for leadership.
@@ -89,10 +94,11 @@ pub struct Controller {
 struct Terms {
     catalog: Catalog,
     work: Arc<dyn Work>,
+    policy: Arc<dyn HostPolicy>,
     rejections: Arc<dyn Rejections>,
     authority: Authority,
     newest: Newest,
-    known: KnownStore,
+    known: Arc<KnownStore>,
     pace: Pace,
     entropy: Arc<Entropy>,
     metrics: Metrics,
@@ -111,10 +117,11 @@ impl Controller {
         let mut terms = Terms {
             catalog: self.catalog,
             work: self.work,
+            policy: self.policy,
             rejections: self.rejections,
             authority: self.authority,
             newest: self.newest,
-            known: self.known,
+            known: Arc::new(self.known),
             pace: self.pace,
             entropy: self.entropy,
             metrics: self.metrics,
@@ -176,7 +183,6 @@ impl Terms {
 
     /// Leads whenever it can, until `stop`.
     async fn serve(&mut self, stop: &CancellationToken) {
-        let mut first = true;
         loop {
             self.role.set(Role::StandingBy);
             let mut authority = self.authority.clone();
@@ -190,17 +196,13 @@ impl Terms {
                 tokio::time::sleep(SHORT).await;
                 continue;
             }
-            if !first {
-                // It was just asked before the first term. Before each other one
-                // etcd may have come back from a backup.
-                tokio::select! {
-                    biased;
-                    () = stop.cancelled() => return,
-                    () = authority.lost() => continue,
-                    () = self.recognise_again() => {}
-                }
+            // It may have come back from a backup since it was asked last.
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = authority.lost() => continue,
+                () = self.recognise_again() => {}
             }
-            first = false;
             self.term(authority, stop).await;
         }
     }
@@ -208,6 +210,7 @@ impl Terms {
     /// One term of leadership, until it is lost or `stop`.
     async fn term(&self, mut authority: Authority, stop: &CancellationToken) {
         let over = stop.child_token();
+        self.newest.forget();
         self.work.begin_term().await;
         self.role.set(Role::Leading);
         self.metrics.controller.leader.set(1);
@@ -244,6 +247,7 @@ impl Terms {
             queue.clone(),
             self.newest.clone(),
             Arc::clone(&self.rejections),
+            Rewind::new(Arc::clone(&self.known), over.clone()),
             Arc::clone(&self.entropy),
             self.metrics.controller.clone(),
         );
@@ -273,6 +277,12 @@ impl Terms {
                 queue.clone(),
                 self.pace.resync,
                 Arc::clone(&self.entropy),
+                over.clone()
+            ),
+            policy_changes(
+                Arc::clone(&self.policy),
+                self.catalog.clone(),
+                queue.clone(),
                 over.clone()
             ),
             self.remember(over),

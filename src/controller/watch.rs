@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::known::{Catalog, Listing};
 use super::queue::{Queue, Why};
 use super::rejections::Rejections;
+use super::rewind::Rewind;
 use crate::backoff::Pauses;
 use crate::clock::Entropy;
 use crate::manifest::AppName;
@@ -35,8 +36,11 @@ pub struct ManifestWatch {
     queue: Queue,
     newest: Newest,
     rejections: Arc<dyn Rejections>,
+    rewind: Rewind,
     entropy: Arc<Entropy>,
     metrics: ControllerMetrics,
+    /// The highest revision that the store was seen at.
+    reached: i64,
     /// The manifests as last seen, with the revision of each.
     seen: BTreeMap<AppName, i64>,
     /// Last parts of keys that name no app, with the revision of each.
@@ -52,6 +56,7 @@ impl ManifestWatch {
         queue: Queue,
         newest: Newest,
         rejections: Arc<dyn Rejections>,
+        rewind: Rewind,
         entropy: Arc<Entropy>,
         metrics: ControllerMetrics,
     ) -> Self {
@@ -60,8 +65,10 @@ impl ManifestWatch {
             queue,
             newest,
             rejections,
+            rewind,
             entropy,
             metrics,
+            reached: 0,
             seen: BTreeMap::new(),
             misnamed: BTreeMap::new(),
             failures: 0,
@@ -95,6 +102,11 @@ impl ManifestWatch {
         pulse: &Pulse,
     ) -> Result<std::convert::Infallible, StoreError> {
         let listing = self.catalog.listing().await?;
+        if self.rewind.noticed(self.reached, listing.revision) {
+            // The term is over: what is listed there isn't looked at.
+            std::future::pending::<()>().await;
+        }
+        self.reached = listing.revision;
         let from = listing.revision + 1;
         self.metrics.relist("manifests");
         self.metrics.watch.alive();
@@ -111,12 +123,13 @@ impl ManifestWatch {
             self.metrics.watch.alive();
             pulse.beat();
             match event {
-                WatchEvent::Changes { changes, .. } => {
+                WatchEvent::Changes { changes, revision } => {
+                    self.reached = self.reached.max(revision);
                     for change in changes {
                         self.apply(change).await;
                     }
                 }
-                WatchEvent::Progress(_) => {}
+                WatchEvent::Progress(revision) => self.reached = self.reached.max(revision),
             }
         }
         Err(StoreError::Unavailable {

@@ -12,6 +12,7 @@
 
 mod checks;
 mod defaults;
+mod device;
 mod document;
 mod envelope;
 mod error;
@@ -25,6 +26,7 @@ mod positions;
 mod probe;
 mod probe_form;
 mod quantity;
+mod reference;
 mod schema;
 mod signal;
 mod spec;
@@ -34,6 +36,7 @@ mod structure;
 mod tests;
 mod unsupported;
 
+pub use device::{Device, DeviceAccess, DeviceAccessError, DeviceError};
 pub use error::{ManifestError, Problem};
 pub use limits::MAX_BYTES;
 pub use names::{AppName, NameError, NetworkName, NodeName, PortName, ServiceName, VolumeName};
@@ -41,6 +44,7 @@ pub use placement::{Placement, SharedNetwork};
 pub use ports::{AppProtocol, HttpRoute, Port, Protocol, StreamRoute, Tls};
 pub use probe::{Check, Liveness, Readiness, Startup};
 pub use quantity::{Bytes, Cpus, QuantityError, Timespan};
+pub use reference::ImageParts;
 pub use schema::schema;
 pub use signal::signal_number;
 pub use spec::{
@@ -48,6 +52,8 @@ pub use spec::{
     SecretFile, SecretRef, Security, ServiceSpec, Strategy, Tmpfs, Update, Userns, VolumeMount,
 };
 pub use status_range::StatusRange;
+
+use serde::de::DeserializeOwned;
 
 use error::Report;
 
@@ -57,6 +63,33 @@ use error::Report;
 /// once; an app that is returned can be deployed as far as its text can tell.
 pub fn parse(key_name: &str, text: &[u8]) -> Result<App, ManifestError> {
     read(key_name, text, Language::Supported)
+}
+
+/// Reads a document of another kind as strictly: every unknown field, duplicate key
+/// and wrong value is reported with its path, line and column.
+pub fn read_strictly<T: DeserializeOwned>(text: &[u8]) -> Result<T, ManifestError> {
+    let document::Tree { value, positions } = document::read(text)?;
+    let mut report = Report::new(&positions);
+    let mut damage = structure::Damage::default();
+    let typed = structure::salvage(&value, &path::Path::root(), &mut report, &mut damage);
+    report.finish(typed)
+}
+
+/// Whether a YAML text has only comments and empty lines.
+pub fn says_nothing(text: &str) -> bool {
+    text.lines()
+        .map(str::trim_start)
+        .all(|line| line.is_empty() || line.starts_with('#'))
+}
+
+/// Whether this is a capability of Linux, with or without `CAP_`; `ALL` is none.
+pub fn is_capability(name: &str) -> bool {
+    checks::is_capability(name)
+}
+
+/// Whether a path is absolute, without `.`, `..`, doubled and trailing slashes.
+pub fn is_plain_path(path: &str) -> bool {
+    checks::is_absolute(path)
 }
 
 /// The name that a manifest gives itself, where its text can be read so far.

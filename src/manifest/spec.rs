@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::device::Device;
 use super::names::{AppName, ServiceName, VolumeName};
 use super::placement::{Placement, SharedNetwork};
 use super::ports::{HttpRoute, Port, StreamRoute};
@@ -81,7 +82,7 @@ pub struct ServiceSpec {
     pub binds: Vec<BindMount>,
     /// Host devices; allowed only by the node's policy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub devices: Vec<String>,
+    pub devices: Vec<Device>,
     /// Memory file systems.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tmpfs: Vec<Tmpfs>,

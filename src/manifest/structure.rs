@@ -143,7 +143,7 @@ fn envelope<'a>(tree: &'a Value, report: &mut Report<'_>) -> Option<&'a Map<Stri
 }
 
 /// Types one part at the path `base`, cutting out of it what can't be typed.
-fn salvage<T: DeserializeOwned>(
+pub(super) fn salvage<T: DeserializeOwned>(
     tree: &Value,
     base: &Path,
     report: &mut Report<'_>,

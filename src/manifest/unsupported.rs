@@ -14,8 +14,6 @@ const NOT_YET: &[&str] = &[
     "spec.placement",
     "spec.services.*.secrets",
     "spec.services.*.files",
-    "spec.services.*.binds",
-    "spec.services.*.devices",
     "spec.services.*.http.[*].tls=auto",
     "spec.services.*.tcp",
     "spec.services.*.udp",

@@ -8,6 +8,7 @@
 mod health;
 mod hold;
 mod next;
+mod policy;
 mod repair;
 mod request;
 mod routes;
@@ -17,6 +18,7 @@ mod status;
 
 pub use health::{Health, health};
 pub use next::{Next, next};
+pub use policy::Denied;
 pub use repair::{must_withdraw, repair};
 pub use request::{Answer, Pending, answer};
 pub use routes::{claims, routes};

@@ -10,6 +10,7 @@ use crate::state::{
 };
 
 use super::hold::{lost_ownership, lost_records};
+use super::policy::LOOK_AGAIN;
 use super::repair::{repair, withdrawals};
 use super::request::{keep_stopped, roll_back_failed};
 use super::sequence::{drain, remove, retire_container};
@@ -101,6 +102,8 @@ fn undisturbed(snapshot: &Snapshot) -> Next {
         _ if snapshot.stopped() => stopped(snapshot),
         Desired::App { .. } if snapshot.unserved() => match deploy_due(snapshot) {
             _ if let Some(actions) = roll_back_failed(snapshot) => Next::RollBack(actions),
+            // Once it is allowed, it is taken up.
+            _ if snapshot.denied.is_some() => upkeep(snapshot, Some(LOOK_AGAIN)),
             Some(Due::Now) => Next::Deploy,
             Some(Due::After(wait)) => upkeep(snapshot, Some(wait)),
             None => upkeep(snapshot, None),

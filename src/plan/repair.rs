@@ -7,6 +7,7 @@ use crate::runtime::ContainerState;
 use crate::state::{ActiveService, StepKind, StepState};
 
 use super::health::{Health, health, retired_by_deploy};
+use super::policy::LOOK_AGAIN;
 use super::sequence::{create, retire, verify, withdraw};
 use super::{Action, Due, Snapshot};
 
@@ -68,7 +69,8 @@ fn bring_back(
     service: &ActiveService,
 ) -> (Vec<Action>, Option<Duration>) {
     let container = service.container.clone();
-    let again = match health(snapshot, service) {
+    let now = health(snapshot, service);
+    let again = match now {
         Health::Verified if !owes_withdrawal(snapshot, name) => return (Vec::new(), None),
         Health::Verified | Health::Unverified => {
             let mut actions = vec![Action::Inspect {
@@ -97,6 +99,14 @@ fn bring_back(
         Health::Down { .. } | Health::Missing | Health::Inhibited => return (Vec::new(), None),
         Health::Unclear(_) => return (Vec::new(), Some(UNCLEAR)),
     };
+    let denied = match now {
+        // It is made again.
+        Health::Unclear(_) => snapshot.rebuild_denied(name),
+        now => snapshot.return_denied(name, now),
+    };
+    if denied.is_some() {
+        return (Vec::new(), Some(LOOK_AGAIN));
+    }
     match snapshot.restart_due.get(name) {
         Some(Due::After(wait)) => (Vec::new(), Some(*wait)),
         Some(Due::Now) | None => (again, None),

@@ -97,7 +97,10 @@ fn deploy(snapshot: &Snapshot) -> Answer {
         Desired::App { .. } if snapshot.stopped() => {
             refused("Stopped", "the app is stopped: start it first")
         }
-        Desired::App { .. } => Answer::Deploy,
+        Desired::App { .. } => match &snapshot.denied {
+            Some(denied) => denied.clone().into(),
+            None => Answer::Deploy,
+        },
         Desired::Invalid { message, .. } => refused("InvalidManifest", message.clone()),
         Desired::Absent if snapshot.records.ownership.is_none() => {
             Answer::Dropped("there is no such app".to_owned())
@@ -160,7 +163,14 @@ fn start(snapshot: &Snapshot) -> Answer {
         wish: Wish::Running,
         inhibited: Vec::new(),
     }];
-    for (name, service) in &snapshot.records.active.services {
+    let services = &snapshot.records.active.services;
+    let mut denied = services
+        .iter()
+        .filter_map(|(name, service)| snapshot.return_denied(name, health(snapshot, service)));
+    if let Some(denied) = denied.next() {
+        return denied.into();
+    }
+    for (name, service) in services {
         match health(snapshot, service) {
             Health::Verified => {}
             Health::Unverified => {
@@ -214,8 +224,16 @@ fn restart(snapshot: &Snapshot, only: Option<&ServiceName>) -> Answer {
         .filter(|(name, _)| only.is_none_or(|only| only == *name));
     let mut actions = Vec::new();
     for (name, service) in chosen {
+        let now = health(snapshot, service);
+        let denied = match now {
+            Health::Missing => snapshot.rebuild_denied(name),
+            _ => snapshot.start_denied(name),
+        };
+        if let Some(denied) = denied {
+            return denied.into();
+        }
         actions.push(withdraw(name, Some(&service.container)));
-        match health(snapshot, service) {
+        match now {
             Health::Missing => actions.extend(create(name, service.revision)),
             Health::Inhibited => {
                 return refused(
@@ -265,6 +283,7 @@ pub(super) fn roll_back_failed(snapshot: &Snapshot) -> Option<Vec<Action>> {
         Health::Missing | Health::Inhibited
     );
     let replaced = snapshot.container(&service.container).is_none();
-    (wanted.update.on_failure == OnFailure::Rollback && gone && replaced)
+    let allowed = snapshot.rebuild_denied(name).is_none();
+    (wanted.update.on_failure == OnFailure::Rollback && gone && replaced && allowed)
         .then(|| create(name, service.revision))
 }

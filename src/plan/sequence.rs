@@ -1,6 +1,7 @@
 //! The order of the actions of a deployment and of a removal.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use crate::manifest::{Protocol, ServiceName, ServiceSpec, Strategy, VolumeName};
 use crate::state::{
@@ -110,15 +111,20 @@ fn overlap(name: &ServiceName, old: &ActiveService, revision: RevisionNumber) ->
     actions
 }
 
+/// Whether it keeps anything outside of its container, which only one may write.
 fn writes_a_volume(pinned: &PinnedService) -> bool {
-    written(&pinned.spec).next().is_some()
+    let spec = &pinned.spec;
+    written(spec).next().is_some() || written_paths(spec).next().is_some()
 }
 
-/// Whether both can't run at once: they write one volume, or publish one fixed host port.
+/// Whether both can't run at once: they write one volume or one host path, or publish one
+/// fixed host port.
 pub fn contend(one: &ServiceSpec, other: &ServiceSpec) -> bool {
     let volume = written(one).any(|name| written(other).any(|its| its == name));
     let port = fixed(one).any(|port| fixed(other).any(|its| its == port));
-    volume || port
+    let path = written_paths(one)
+        .any(|path| written_paths(other).any(|its| path.starts_with(its) || its.starts_with(path)));
+    volume || port || path
 }
 
 fn written(spec: &ServiceSpec) -> impl Iterator<Item = &VolumeName> {
@@ -126,6 +132,11 @@ fn written(spec: &ServiceSpec) -> impl Iterator<Item = &VolumeName> {
     volumes
         .filter(|volume| !volume.read_only)
         .map(|volume| &volume.name)
+}
+
+fn written_paths(spec: &ServiceSpec) -> impl Iterator<Item = &Path> {
+    let binds = spec.binds.iter().filter(|bind| !bind.read_only);
+    binds.map(|bind| Path::new(&bind.source))
 }
 
 fn fixed(spec: &ServiceSpec) -> impl Iterator<Item = (Protocol, u16)> {

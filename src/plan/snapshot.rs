@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::manifest::{App, AppName, NodeName, ServiceName};
+use crate::policy::Verdict;
 use crate::runtime::Container;
 use crate::state::{
     ContainerId, Incarnation, Inhibition, Operation, OutcomeKind, PinnedService, Revision,
@@ -12,7 +13,7 @@ use crate::state::{
 use crate::store::AppRecords;
 use crate::traffic::AppRoutes;
 
-use super::Pending;
+use super::{Denied, Pending};
 
 /// Everything one pass decides from.
 #[derive(Debug, Clone)]
@@ -40,6 +41,10 @@ pub struct Snapshot {
     pub deploy_due: Due,
     /// When a service that is down may be started again; absent means now.
     pub restart_due: BTreeMap<ServiceName, Due>,
+    /// What of the wanted manifest the node's policy doesn't allow.
+    pub denied: Option<Denied>,
+    /// What the policy says of each service that ACTIVE names; absent means nothing.
+    pub verdicts: BTreeMap<ServiceName, Verdict>,
 }
 
 /// What people want of an app.

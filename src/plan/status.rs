@@ -107,6 +107,9 @@ fn accepted(snapshot: &Snapshot) -> Fact {
         (Desired::App { .. }, Some(outcome)) if outcome.reason == "RouteConflict" => {
             fact(Truth::False, "RouteConflict", outcome.message.clone())
         }
+        (Desired::App { .. }, _) if let Some(denied) = &snapshot.denied => {
+            fact(Truth::False, denied.denial.reason(), denied.message())
+        }
         (Desired::App { .. }, _) => fact(Truth::True, "Valid", "the manifest is valid"),
     }
 }
@@ -130,6 +133,12 @@ fn progressing(snapshot: &Snapshot, phase: &Phase) -> Fact {
             format!("attempt {attempt} begins at {at:.0}; a changed manifest begins at once"),
         ),
         Phase::Held { reason, message } => fact(Truth::False, reason, message.clone()),
+        Phase::Settled
+            if let Some(denied) = snapshot.denied.as_ref().filter(|_| snapshot.unserved()) =>
+        {
+            let message = format!("{}; waiting until it is allowed", denied.message());
+            fact(Truth::False, denied.denial.reason(), message)
+        }
         Phase::Settled => {
             let failed = snapshot
                 .last_deploy()
@@ -179,6 +188,9 @@ fn ready(snapshot: &Snapshot, phase: &Phase) -> Fact {
         );
     }
     let served = !snapshot.unserved();
+    if let Some(denied) = snapshot.denied.as_ref().filter(|_| !served) {
+        return fact(Truth::False, denied.denial.reason(), denied.message());
+    }
     let underway = matches!(
         phase,
         Phase::Preflight | Phase::Pulling(_) | Phase::Working(_)
@@ -213,6 +225,16 @@ fn degraded(snapshot: &Snapshot) -> Fact {
             format!(
                 "container {stranger} carries this app's name and an incarnation unknown to this \
                  store; it is left alone: remove it by hand if nobody needs it"
+            ),
+        );
+    }
+    if let Some(revoked) = snapshot.revoked() {
+        return fact(
+            Truth::True,
+            "PolicyRevoked",
+            format!(
+                "{}; what runs goes on, and isn't started or made again",
+                revoked.message()
             ),
         );
     }

@@ -62,6 +62,13 @@ impl Run<'_> {
         self.candidate_mut(service)?.made = Some(name.clone());
         let image = self.pinned_image(service, &pinned).await?;
         let spec = self.container_spec(service, &candidate, &pinned, name.clone(), ports, image.id);
+        // Last, so that as little as can be happens between the look and the create.
+        let granted = self.ctx.grant(self.app, service, &pinned.spec).await?;
+        let spec = ContainerSpec {
+            binds: granted.binds,
+            devices: granted.devices,
+            ..spec
+        };
         self.ctx.permit(deadline::CREATE)?;
         let id = match self.ctx.runtime.create(&spec).await {
             Ok(id) => id,
@@ -91,7 +98,7 @@ impl Run<'_> {
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => Err(ReconcileError::Interrupted.into()),
-            image = image => Ok(image.map_err(|error| runtime_failure(&error))?),
+            image = image => Ok(image?),
             () = self.supersession() => Err(StepError::Superseded),
         }
     }
@@ -178,6 +185,7 @@ impl Run<'_> {
             stop_timeout: spec.stop_grace.get(),
             resources: spec.resources.clone(),
             security: spec.security.clone(),
+            ..ContainerSpec::default()
         }
     }
 

@@ -39,6 +39,8 @@ impl Run<'_> {
         let mut attempt = 1;
         loop {
             let container = self.container_of(service)?;
+            let revision = self.candidate(service)?.revision;
+            self.permit_start(service, revision, &container).await?;
             self.ctx.permit(deadline::START)?;
             match self.ctx.runtime.start(&container).await {
                 Ok(()) => break,
@@ -79,6 +81,8 @@ impl Run<'_> {
             candidate.step
         } else {
             let container = self.container_of(service)?;
+            let pinned = self.pinned_at(service, candidate.revision)?;
+            self.ctx.permit_making(self.app, service, pinned).await?;
             if let Err(error) = self.ctx.remove(&container).await? {
                 return Err(runtime_failure(&error).into());
             }

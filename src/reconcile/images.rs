@@ -17,6 +17,7 @@ use crate::runtime::{Image, PullProgress, PullReport, RuntimeError, Wanted};
 use crate::state::{Event, EventType, PinnedService};
 
 use super::error::{Failure, ReconcileError, runtime_failure};
+use super::permission::refused;
 use super::{Context, Reconciler};
 
 /// Images that are looked up or pulled side by side.
@@ -39,7 +40,8 @@ pub(super) enum Fetched {
 }
 
 impl Context {
-    /// Makes a service's image present, and tells people when that takes a pull.
+    /// Makes a service's image present, if the policy allows it, and tells people when
+    /// that takes a pull.
     pub(super) async fn image(
         &self,
         app: &AppName,
@@ -47,7 +49,13 @@ impl Context {
         reference: &str,
         wanted: Wanted<'_>,
         pulls: &Pulls,
-    ) -> Result<Image, RuntimeError> {
+    ) -> Result<Image, Failure> {
+        let rules = self.policy.rules().await;
+        let permitted = match wanted {
+            Wanted::ByPolicy(_) => rules.permit_image(reference),
+            Wanted::Exactly(_) | Wanted::Present(_) => rules.permit_pinned(reference),
+        };
+        permitted.map_err(|denial| refused(&denial))?;
         let began = Instant::now();
         let (report, told) = PullReport::new();
         // The report ends with the pull, and telling of it with the report.
@@ -67,7 +75,7 @@ impl Context {
             let message = format!("pulled {reference} in {seconds:.1} s{size}");
             self.tell_of_image(app, service, "Pulled", message).await;
         }
-        image
+        image.map_err(|error| runtime_failure(&error))
     }
 
     /// Follows a pull to its end; how far it came, if there was one.
@@ -242,8 +250,7 @@ impl Reconciler {
         let image = self
             .ctx
             .image(app, service, &pinned.spec.image, wanted, pulls);
-        let failure = image.await.err().map(|error| runtime_failure(&error));
-        (service.clone(), failure)
+        (service.clone(), image.await.err())
     }
 }
 

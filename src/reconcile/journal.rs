@@ -13,6 +13,7 @@ use crate::state::{
 use crate::store::{Changes, RecordsError};
 
 use super::Context;
+use super::failpoint;
 use super::ports::HostPort;
 
 /// How many operations of an app are kept.
@@ -81,7 +82,16 @@ impl<'c> Journal<'c> {
     /// The first call claims the operation. On an error nothing is forgotten.
     pub async fn begin(&mut self, index: usize, needs: Changes) -> Result<(), RecordsError> {
         self.enter(index);
-        self.write(needs).await
+        self.write(needs).await?;
+        if let Some(step) = self.operation.steps.get(index) {
+            self.reached(step.kind.as_str(), "begun");
+        }
+        Ok(())
+    }
+
+    /// A point at which a test may crash.
+    pub fn reached(&self, step: &str, moment: &str) {
+        failpoint::reached(self.operation.request.verb.as_str(), step, moment);
     }
 
     /// The next write also says that this step begins, if it is a change of the graph.
@@ -185,6 +195,7 @@ impl<'c> Journal<'c> {
             changes.delete(self.ctx.records.keys().operation(self.app, old));
         }
         self.write(changes).await?;
+        self.reached("outcome", "after");
         Ok(self.operation)
     }
 }

@@ -11,8 +11,10 @@
 //!   `removal` are the effects of its steps.
 //! - `images` makes images present and tells of pulls; `repair` brings back what ACTIVE
 //!   names.
+//! - `permission` asks the node's policy, and images go through it.
 //! - `requests` answers what people ask for by key.
 //! - `recover` reconciles an operation that was interrupted.
+//! - `failpoint` lets a test crash it anywhere.
 //! - `damage` tells people of a record that can't be read.
 //! - `supersede` says whether somebody wants something newer.
 //! - `pacing` remembers how often something failed, `ports` which host ports
@@ -25,11 +27,13 @@ mod claims;
 mod damage;
 mod error;
 mod execution;
+mod failpoint;
 mod images;
 mod journal;
 mod names;
 mod observe;
 mod pacing;
+mod permission;
 mod ports;
 mod preflight;
 mod preview;
@@ -58,6 +62,7 @@ pub use preview::Preview;
 use crate::clock::{Clock, Entropy};
 use crate::manifest::{AppName, NodeName};
 use crate::plan::{self, Next, Phase, Snapshot};
+use crate::policy::HostPolicy;
 use crate::probe::Prober;
 use crate::runtime::Runtime;
 use crate::state::Verb;
@@ -76,6 +81,8 @@ pub struct Context {
     pub node: NodeName,
     /// The records.
     pub records: Records,
+    /// What this host lets manifests have.
+    pub policy: Arc<dyn HostPolicy>,
     /// The runtime.
     pub runtime: Arc<dyn Runtime>,
     /// The traffic graph.

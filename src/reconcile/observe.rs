@@ -1,6 +1,6 @@
 //! Gathers what one pass decides from.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::{join_all, try_join};
 
@@ -25,7 +25,7 @@ impl Reconciler {
         let routes = self.ctx.traffic.current(app).await?;
         let (containers, strangers) = self.sort_out(&records, containers).await?;
         let retry = self.pacing.deploy(app, records.manifest.as_ref());
-        Ok(Snapshot {
+        let mut snapshot = Snapshot {
             app: app.clone(),
             node: self.ctx.node.clone(),
             desired: desired(app, records.manifest.as_ref()),
@@ -37,7 +37,11 @@ impl Reconciler {
             routes,
             containers,
             strangers,
-        })
+            denied: None,
+            verdicts: BTreeMap::new(),
+        };
+        self.judge(&mut snapshot).await;
+        Ok(snapshot)
     }
 
     /// What people ask for, read.

@@ -1,5 +1,6 @@
 //! Everything that can be known to fail before anything is touched: images are
-//! present and pinned, their volumes mapped, ports free, routes free.
+//! allowed, present and pinned, their volumes mapped, what is
+//! asked of the host is allowed, ports free, routes free.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -118,6 +119,10 @@ impl Reconciler {
         ownership: &Ownership,
         pulls: &Pulls,
     ) -> Result<Revision, StepError> {
+        for (name, spec) in &app.spec.services {
+            let granted = self.ctx.grant(&snapshot.app, name, spec).await;
+            granted.map_err(|failure| named(name, failure))?;
+        }
         let services = self.pin(snapshot, app, pulls).await?;
         let revision = self.revision(snapshot, app, source, ownership, services);
         self.check_revision(snapshot, &revision).await?;
@@ -155,7 +160,7 @@ impl Reconciler {
                 let wanted = Wanted::ByPolicy(spec.pull_policy);
                 let of = &snapshot.app;
                 let image = self.ctx.image(of, &name, &spec.image, wanted, pulls).await;
-                let image = image.map_err(|error| named(&name, runtime_failure(&error)))?;
+                let image = image.map_err(|failure| named(&name, failure))?;
                 check_volumes(&name, &spec, &image)?;
                 let digest = pin_for(snapshot, &name, &spec, image);
                 Ok::<_, StepError>((name, PinnedService { spec, digest }))

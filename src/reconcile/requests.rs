@@ -107,17 +107,26 @@ impl Reconciler {
             }
             Err(StepError::Interrupted(error)) => Err(error),
             Err(StepError::Superseded) => Ok(()),
-            Err(StepError::Failed(failure)) => self.refuse(snapshot, &begin, failure).await,
+            Err(StepError::Failed(failure)) => {
+                // What is refused says nothing about the manifest.
+                begin.source = 0;
+                self.refuse(snapshot, &begin, failure).await
+            }
         }
     }
 
-    /// The preflight of a rollback: the pinned images are there, everything else is free.
+    /// The preflight of a rollback: all is still allowed, the pinned images are there,
+    /// everything else is free.
     async fn check_rollback(
         &self,
         snapshot: &Snapshot,
         revision: &crate::state::Revision,
         cancel: &CancellationToken,
     ) -> Result<(), StepError> {
+        for (name, pinned) in &revision.services {
+            let permitted = self.ctx.permit_making(&snapshot.app, name, pinned).await;
+            permitted.map_err(|failure| named(name, failure))?;
+        }
         let disturbance = self.disturbance(&snapshot.app);
         let fetched = self.fetch(snapshot, &revision.services, false, disturbance, cancel);
         match fetched.await? {

@@ -300,8 +300,10 @@ impl Run<'_> {
             if failures.iter().any(failed) {
                 continue;
             }
-            let failure = match self.step(index, action).await {
+            let rest = actions.get(index..).unwrap_or_default();
+            let failure = match self.step(index, action, rest).await {
                 Ok(()) => {
+                    self.journal.reached(action.kind().as_str(), "after");
                     self.journal.succeed(index);
                     continue;
                 }
@@ -349,7 +351,12 @@ impl Run<'_> {
         }
     }
 
-    async fn step(&mut self, index: usize, action: &Action) -> Result<(), StepError> {
+    async fn step(
+        &mut self,
+        index: usize,
+        action: &Action,
+        rest: &[Action],
+    ) -> Result<(), StepError> {
         if self.cancel.is_cancelled() {
             return Err(ReconcileError::Interrupted.into());
         }
@@ -358,6 +365,7 @@ impl Run<'_> {
         if first && self.superseded().await {
             return Err(StepError::Superseded);
         }
+        self.permit_ahead(action, rest).await?;
         let service = action
             .service()
             .map(ServiceName::as_str)

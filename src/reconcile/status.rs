@@ -45,7 +45,8 @@ impl Reconciler {
     /// What the app waits for while nothing is done.
     pub(super) fn resting_phase(&self, snapshot: &Snapshot) -> Phase {
         let source = snapshot.desired.source();
-        let failed = snapshot.last_deploy().filter(|_| snapshot.unserved());
+        let awaited = snapshot.unserved() && snapshot.denied.is_none();
+        let failed = snapshot.last_deploy().filter(|_| awaited);
         match (failed, self.pacing.next_try(&snapshot.app, source)) {
             (Some(operation), Some(at)) => Phase::Retry {
                 attempt: operation.attempt + 1,

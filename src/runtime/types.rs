@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::manifest::{Protocol, Resources, Security};
+use crate::manifest::{BindMount, Device, Protocol, Resources, Security};
 use crate::state::{ContainerId, Digest};
 
 /// Labels by key.
@@ -54,6 +54,10 @@ pub struct ContainerSpec {
     pub ports: Vec<PortMapping>,
     /// Named volumes.
     pub volumes: Vec<VolumeAttachment>,
+    /// Host paths.
+    pub binds: Vec<BindMount>,
+    /// Devices.
+    pub devices: Vec<Device>,
     /// Memory file systems.
     pub tmpfs: Vec<TmpfsMount>,
     /// Networks.
@@ -81,6 +85,8 @@ impl fmt::Debug for ContainerSpec {
             .field("labels", &self.labels)
             .field("ports", &self.ports)
             .field("volumes", &self.volumes)
+            .field("binds", &self.binds)
+            .field("devices", &self.devices)
             .field("networks", &self.networks)
             .finish_non_exhaustive()
     }
@@ -160,6 +166,8 @@ pub struct Container {
     pub oom_killed: bool,
     /// Host ports that it was given.
     pub ports: Vec<PortMapping>,
+    /// Host paths that it has mounted.
+    pub binds: Vec<BindMount>,
 }
 
 /// Podman's states of a container.

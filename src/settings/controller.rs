@@ -1,13 +1,13 @@
 //! What only the controller needs.
 
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{File, Host, SettingsError, read, says_nothing, wrong};
+use super::{File, Host, PolicyOptions, SettingsError, wrong};
 use crate::manifest::Timespan;
 
 const WORKERS: usize = 4;
@@ -32,15 +32,9 @@ pub struct ControllerOptions {
         hide_env_values = true
     )]
     pub state_dir: Option<PathBuf>,
-    /// YAML file of what manifests may ask of this host. Nothing can be allowed
-    /// yet, so it must be empty
-    #[arg(
-        long,
-        env = "PODHERD_POLICY",
-        value_name = "FILE",
-        hide_env_values = true
-    )]
-    pub policy: Option<PathBuf>,
+    /// What manifests may have of this host.
+    #[command(flatten)]
+    pub policy: PolicyOptions,
     /// Host ports for containers, from-to; outside of the kernel's own range for
     /// clients [default: 20000-29999]
     #[arg(
@@ -79,6 +73,8 @@ pub struct ControllerOptions {
 pub struct ControllerSettings {
     /// Folder for what this host must remember.
     pub state_dir: PathBuf,
+    /// File of what manifests may have of this host.
+    pub policy: Option<PathBuf>,
     /// Host ports for containers.
     pub ports: RangeInclusive<u16>,
     /// How many apps are worked on at once.
@@ -110,33 +106,18 @@ impl ControllerOptions {
             ));
         }
         let ports = self.port_range.or(file.port_range).unwrap_or(PORTS);
-        if let Some(path) = self.policy.or_else(|| file.policy.clone()) {
-            refuse_permissions(&path)?;
-        }
+        let policy = self.policy.resolve(file)?;
         let said = self.state_dir.or_else(|| file.state_dir.clone());
         let state_dir = said.map_or_else(|| default_state_dir(host), Ok)?;
         Ok(ControllerSettings {
             state_dir,
+            policy,
             ports: ports.from..=ports.to,
             workers,
             resync: resync.get(),
             adopt: self.adopt.unwrap_or(false),
         })
     }
-}
-
-/// What a policy can allow (host paths, devices) isn't supported yet. A file that
-/// allows something is refused, so that nobody relies on it.
-fn refuse_permissions(path: &Path) -> Result<(), SettingsError> {
-    let text = read("--policy", path)?;
-    if says_nothing(&String::from_utf8_lossy(&text)) {
-        return Ok(());
-    }
-    let path = path.display();
-    Err(wrong(
-        "--policy",
-        format!("{path} allows something, which is not supported yet: leave it empty"),
-    ))
 }
 
 fn default_state_dir(host: &Host) -> Result<PathBuf, SettingsError> {

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 
 use super::controller::PortRange;
-use super::{SettingsError, read, says_nothing};
-use crate::manifest::{NodeName, Timespan};
+use super::{SettingsError, read};
+use crate::manifest::{NodeName, Timespan, says_nothing};
 use crate::telemetry::LogFormat;
 
 /// What the YAML file says: the flags, under their names without the dashes.

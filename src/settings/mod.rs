@@ -16,6 +16,7 @@ mod host;
 mod log;
 mod node;
 mod podman;
+mod policy;
 mod proxy;
 
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ pub use host::Host;
 pub use log::{ListenOptions, LogOptions, LogSettings};
 pub use node::NodeOptions;
 pub use podman::{PodmanOptions, PodmanSettings};
+pub use policy::PolicyOptions;
 pub use proxy::{ProxyOptions, ProxySettings};
 
 /// Where the YAML file is.
@@ -102,13 +104,6 @@ fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, SettingsError> {
         path: path.to_owned(),
         source,
     })
-}
-
-/// Whether a YAML text has only comments and empty lines.
-fn says_nothing(text: &str) -> bool {
-    text.lines()
-        .map(str::trim_start)
-        .all(|line| line.is_empty() || line.starts_with('#'))
 }
 
 #[cfg(test)]

@@ -389,8 +389,12 @@ fn a_proxy_is_called_by_its_first_address() {
 }
 
 #[test]
-fn a_policy_that_allows_something_is_refused() {
-    for (text, accepted) in [("# later\n", true), ("binds: [/srv]\n", false)] {
+fn a_policy_is_read_before_anything_begins() {
+    for (text, accepted) in [
+        ("# later\n", true),
+        ("binds: {media: {path: /srv, apps: [blog]}}\n", true),
+        ("binds: [/srv]\n", false),
+    ] {
         let policy = written(text);
         let path = policy.path().display().to_string();
         let result = parse(&["--policy", &path])

@@ -21,7 +21,7 @@ use futures::stream::BoxStream;
 pub use authority::{Authority, AuthorityKeeper, Fence, NotLeading, authority};
 pub use etcd::{Certificates, EtcdOptions, EtcdStore};
 pub use local::{LocalEtcd, LocalEtcdError, LocalEtcdOptions};
-pub use memory::MemoryStore;
+pub use memory::{Backup, MemoryStore};
 pub use newest::Newest;
 pub use records::{AppRecords, Changes, Kept, Records, RecordsError};
 

@@ -28,6 +28,11 @@ impl Newest {
         });
     }
 
+    /// Forgets what an earlier term saw.
+    pub fn forget(&self) {
+        self.0.send_modify(BTreeMap::clear);
+    }
+
     /// The newest revision that the watch saw; 0 when it saw none.
     pub fn newest(&self, app: &AppName) -> i64 {
         self.0.borrow().get(app).copied().unwrap_or(0)

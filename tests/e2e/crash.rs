@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::support::{Image, Options, Podherd, World, manifest, until, with_volume};
 
 /// Ticks of a writer after another one has started on the same volume.
-fn double_writers(log: &str) -> Vec<&str> {
+pub fn double_writers(log: &str) -> Vec<&str> {
     let mut latest = "";
     let mut found = Vec::new();
     for line in log.lines() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use podherd::manifest::{Bytes, Cpus, Protocol, PullPolicy, Resources, Security};
+use podherd::manifest::{BindMount, Bytes, Cpus, Protocol, PullPolicy, Resources, Security};
 use podherd::runtime::{
     ContainerSpec, Deadlines, Labels, NetworkAttachment, Podman, PortMapping, Runtime,
     RuntimeError, TmpfsMount, VolumeAttachment,
@@ -98,6 +98,14 @@ fn with_every_setting(mut spec: ContainerSpec) -> ContainerSpec {
             read_only,
         })
         .to_vec();
+    spec.binds = vec![BindMount {
+        source: "/usr/bin".to_owned(),
+        path: "/host".to_owned(),
+        read_only: true,
+    }];
+    spec.devices = ["/dev/null:/dev/sink:rw", "/dev/zero:/dev/nought"]
+        .map(|device| device.parse().unwrap())
+        .to_vec();
     spec.tmpfs = vec![TmpfsMount {
         path: "/tmp".to_owned(),
         size: Some(1 << 20),
@@ -170,13 +178,20 @@ async fn every_setting_of_a_container_arrives() {
         .iter()
         .map(|mount| {
             (
-                mount["Name"].as_str().unwrap(),
+                mount["Destination"].as_str().unwrap(),
                 mount["RW"].as_bool().unwrap(),
             )
         })
         .collect();
     writable.sort_unstable();
-    assert_eq!(writable, [("assets", false), ("data", true)]);
+    assert_eq!(
+        writable,
+        [("/assets", false), ("/data", true), ("/host", false)]
+    );
+    let uses =
+        "test -c /dev/sink && test -c /dev/nought && test ! -e /dev/loop0 && test -e /host/env";
+    let exec = ["exec", "web", "sh", "-c", uses];
+    subject.service.run(&subject.sandbox, &exec);
     let get = [
         "--silent",
         "--retry",

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use podherd::manifest::{Protocol, PullPolicy};
+use podherd::manifest::{BindMount, Protocol, PullPolicy};
 use podherd::runtime::{
     Container, ContainerSpec, ContainerState, Labels, NetworkAttachment, PortMapping, Runtime,
     RuntimeError, RuntimeEventKind, VolumeAttachment,
@@ -116,6 +116,7 @@ pub async fn check_all(host: &Host) {
     exit_at_once(host).await;
     ports(host).await;
     volumes(host).await;
+    host_paths(host).await;
     networks(host).await;
     lists(host).await;
     events(host).await;
@@ -351,6 +352,21 @@ async fn volumes(host: &Host) {
         runtime.volume("vol").await.unwrap().is_some(),
         "a named volume stays"
     );
+}
+
+async fn host_paths(host: &Host) {
+    let mut spec = host.spec("with-host-paths", host.web).await;
+    let bind = |path: &str, read_only| BindMount {
+        source: "/usr".to_owned(),
+        path: path.to_owned(),
+        read_only,
+    };
+    spec.binds = vec![bind("/read", true), bind("/write", false)];
+    let id = host.runtime.create(&spec).await.unwrap();
+    let mut binds = host.look(&id).await.binds;
+    binds.sort_by(|one, other| one.path.cmp(&other.path));
+    assert_eq!(binds, spec.binds);
+    host.runtime.remove(&id, true).await.unwrap();
 }
 
 async fn networks(host: &Host) {

@@ -35,6 +35,7 @@ mod leading;
 mod lost;
 mod overlapping;
 mod paused;
+mod policy;
 mod pulling;
 mod refused;
 mod removing;

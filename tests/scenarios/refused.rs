@@ -195,9 +195,7 @@ async fn an_app_that_lost_the_race_for_a_route_can_still_be_mended() {
         let shop = app("shop").service("web", "web:1").with("web", route);
         world.deploy(&shop).await;
     };
-    world
-        .pass_while("blog", Duration::from_secs(1), faster)
-        .await;
+    Box::pin(world.pass_while("blog", Duration::from_secs(1), faster)).await;
     let lost = world.last_deploy("blog").outcome.unwrap();
     assert_eq!(lost.reason, "RouteConflict");
     let accepted = world.condition("blog", ConditionType::Accepted);

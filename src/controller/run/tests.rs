@@ -48,6 +48,7 @@ fn start_on(store: &Flaky, holder: &str, state: tempfile::TempDir, adopt: bool) 
     let controller = Controller {
         catalog: Catalog::new(shared.clone(), Arc::new(host), keys.clone()),
         work: work.clone(),
+        policy: Arc::new(crate::policy::MemoryPolicy::default()),
         rejections: Arc::new(Rejected::default()),
         heartbeat: Heartbeat {
             store: shared.clone(),
@@ -212,4 +213,74 @@ async fn a_controller_that_waits_leaves_at_once() {
     running.end().await;
 
     assert!(began.elapsed() < Duration::from_secs(1));
+}
+
+fn refuses_an_older_store(running: &Running) -> bool {
+    matches!(running.role.get(), Role::Refusing(why) if why.contains("--adopt"))
+}
+
+/// So fast that the leadership, which the backup has too, never ended.
+#[tokio::test(start_paused = true)]
+async fn a_store_restored_in_place_within_a_term_ends_it_and_is_refused() {
+    let store = Flaky::default();
+    store.put("apps/blog").await;
+    let running = start(&store, "first");
+    pass(1).await;
+    let backup = store.memory.backup();
+    store.delete("apps/blog").await;
+    pass(1).await;
+    running.work.take();
+
+    store.memory.restore(&backup);
+    store.cut();
+    pass(3).await;
+
+    assert!(refuses_an_older_store(&running), "{:?}", running.role.get());
+    assert_eq!(running.work.take(), Vec::<String>::new());
+    assert_eq!(running.metrics.controller.leader.get(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_comes_back_older_is_refused() {
+    let store = Flaky::default();
+    let running = start(&store, "first");
+    pass(1).await;
+    let backup = store.memory.backup();
+    for _ in 0..20 {
+        store.put("apps/blog").await;
+    }
+    // It is remembered now and then how far the store has come.
+    pass(61).await;
+    running.work.take();
+
+    store.down();
+    pass(60).await;
+    store.memory.restore(&backup);
+    store.up();
+    pass(60).await;
+
+    assert!(refuses_an_older_store(&running), "{:?}", running.role.get());
+    assert_eq!(running.work.take(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_went_back_while_this_one_stood_by_is_refused() {
+    let store = Flaky::default();
+    let first = start(&store, "first");
+    pass(1).await;
+    let backup = store.memory.backup();
+    for _ in 0..20 {
+        store.put("apps/blog").await;
+    }
+    let second = start(&store, "second");
+    pass(1).await;
+    assert_eq!(second.role.get(), Role::StandingBy);
+
+    store.memory.restore(&backup);
+    store.cut();
+    first.end().await;
+    pass(60).await;
+
+    assert!(refuses_an_older_store(&second), "{:?}", second.role.get());
+    assert_eq!(second.work.take(), Vec::<String>::new());
 }

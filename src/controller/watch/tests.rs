@@ -1,5 +1,6 @@
 //! The watch of the manifests on a store that comes and goes.
 
+use super::super::host::KnownStore;
 use super::super::testing::{Rejected, World, app, pulse};
 use super::*;
 
@@ -17,11 +18,14 @@ async fn watch(keys: &[&str]) -> Watched {
     }
     let newest = Newest::default();
     let rejected = Arc::new(Rejected::default());
+    let state = tempfile::tempdir().unwrap();
+    let known = KnownStore::open(state.path()).unwrap();
     let watch = ManifestWatch::new(
         world.catalog.clone(),
         world.queue.clone(),
         newest.clone(),
         rejected.clone(),
+        Rewind::new(Arc::new(known), world.stop.clone()),
         world.entropy.clone(),
         world.metrics.controller.clone(),
     );

@@ -3,6 +3,7 @@
 use super::routes::is_host_name;
 use crate::manifest::error::Report;
 use crate::manifest::path::Path;
+use crate::manifest::reference::ImageParts;
 
 /// Longest name without tag and digest that registries accept.
 const MAX_NAME: usize = 255;
@@ -24,36 +25,23 @@ pub(super) fn check(image: &str, at: &Path, report: &mut Report<'_>) {
 }
 
 fn reference(image: &str) -> Result<(), &'static str> {
-    let (rest, digest) = match image.split_once('@') {
-        Some((rest, digest)) => (rest, Some(digest)),
-        None => (image, None),
-    };
+    let parts = ImageParts::of(image);
+    let ImageParts { name, tag, digest } = parts;
     if digest.is_some_and(|digest| !is_digest(digest)) {
         return Err("the digest must be sha256: and 64 digits of 0-9 and a-f");
     }
-    // A colon after the last slash is a tag; before it, it is the registry's port.
-    let path_start = rest.rfind('/').map_or(0, |slash| slash + 1);
-    let (name, tag) = match rest[path_start..].find(':') {
-        Some(colon) => (
-            &rest[..path_start + colon],
-            Some(&rest[path_start + colon + 1..]),
-        ),
-        None => (rest, None),
-    };
     if tag.is_some_and(|tag| !is_tag(tag)) {
         return Err("the tag must be 1 to 128 letters, digits, '_', '.' and '-'");
     }
     if name.len() > MAX_NAME {
         return Err("the name is longer than 255 characters");
     }
-    let path = match name.split_once('/') {
-        Some((first, path)) if is_registry(first) => {
-            if !is_registry_name(first) {
-                return Err("the registry must be a host name with an optional port");
-            }
-            path
+    let path = match parts.registry() {
+        Some((registry, _)) if !is_registry_name(registry) => {
+            return Err("the registry must be a host name with an optional port");
         }
-        _ => name,
+        Some((_, path)) => path,
+        None => name,
     };
     if path.split('/').all(is_component) {
         Ok(())
@@ -62,11 +50,6 @@ fn reference(image: &str) -> Result<(), &'static str> {
             "each part of the path must be lower-case letters and digits, separated by '.', '_' or '-'",
         )
     }
-}
-
-/// The rule of all container tools for telling a registry from a path's first part.
-fn is_registry(first: &str) -> bool {
-    first.contains(['.', ':']) || first == "localhost"
 }
 
 fn is_registry_name(registry: &str) -> bool {

@@ -15,6 +15,9 @@ mod writers;
 
 use std::collections::BTreeSet;
 
+pub(super) use mounts::is_absolute;
+pub(super) use security::is_capability;
+
 use super::envelope::Metadata;
 use super::error::Report;
 use super::path::Path;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::manifest::device::Device;
 use crate::manifest::error::Report;
 use crate::manifest::path::Path;
 use crate::manifest::spec::ServiceSpec;
@@ -50,19 +51,19 @@ pub(super) fn check(service: &ServiceSpec, at: &Path, report: &mut Report<'_>) {
     }
     mounts.check_overlaps(report);
 
-    let mut devices = BTreeSet::new();
+    devices(service, at, report);
+}
+
+fn devices(service: &ServiceSpec, at: &Path, report: &mut Report<'_>) {
+    let mut seen = BTreeSet::new();
     for (index, device) in service.devices.iter().enumerate() {
-        let at = at.key("devices").index(index);
-        if !is_absolute(device) || !device.starts_with("/dev/") || device.contains(':') {
-            report.at(
-                &at,
-                format!("{device:?} is not a device: write its path under /dev"),
-            );
-        } else if !devices.insert(device) {
-            report.at(
-                &at,
-                format!("device {device:?} is already listed: keep one"),
-            );
+        let place = match device {
+            Device::Node { container, .. } => container,
+            Device::Cdi(name) => name,
+        };
+        if !seen.insert(place) {
+            let message = format!("device {place:?} is already listed: keep one");
+            report.at(&at.key("devices").index(index), message);
         }
     }
 }
@@ -80,7 +81,8 @@ pub(super) fn absolute(path: &str, at: &Path, report: &mut Report<'_>) -> bool {
     good
 }
 
-fn is_absolute(path: &str) -> bool {
+/// Whether a path is absolute and plain.
+pub(in crate::manifest) fn is_absolute(path: &str) -> bool {
     path.len() <= MAX_PATH
         && !path.contains(char::is_control)
         && path.strip_prefix('/').is_some_and(|rest| {

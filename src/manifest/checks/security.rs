@@ -48,7 +48,8 @@ fn unknown(capability: &str) -> String {
     format!("{capability:?} is not a capability: write one such as NET_BIND_SERVICE")
 }
 
-fn is_capability(capability: &str) -> bool {
+/// Whether this is a capability of Linux, with or without `CAP_`; `ALL` is none.
+pub(in crate::manifest) fn is_capability(capability: &str) -> bool {
     CAPABILITIES.contains(&plain(capability))
 }
 

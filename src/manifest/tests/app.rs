@@ -41,10 +41,22 @@ refusals! { app, "spec.":
         ["services:", "  a: {image: a, volumes: [{name: data, path: /data}]}",
          "  b: {image: a, volumes: [«{name: data, path: /data}]}"]
         at "services.b.volumes[0]" says "is written by service `a` already";
+    a_host_path_with_two_writers_is_refused:
+        ["services:", "  a: {image: a, binds: [{source: /srv/data, path: /data}]}",
+         "  b: {image: a, binds: [«{source: /srv/data/deep, path: /data}]}"]
+        at "services.b.binds[0]" says "is written by service `a` already";
     a_host_and_path_routed_twice_are_refused:
         ["services:", "  a: {image: a, ports: [{name: p, container: 1}], http: [{host: h.example.com, path: /x, port: p}]}",
          "  b: {image: a, ports: [{name: p, container: 1}], http: [«{host: h.example.com, path: /x/, port: p}]}"]
         at "services.b.http[0]" says "h.example.com/x/ is already routed by spec.services.a.http[0]";
+}
+
+#[test]
+fn a_host_path_may_have_one_writer_and_readers() {
+    let text = web(&["binds: [{source: /srv/data, path: /data}]"])
+        + "    reader: {image: a, binds: [{source: /srv/data, path: /data, readOnly: true}]}\n"
+        + "    beside: {image: a, binds: [{source: /srv/database, path: /data}]}\n";
+    super::accepted(&text);
 }
 
 #[test]

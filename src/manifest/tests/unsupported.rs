@@ -31,8 +31,6 @@ fn fields_of_a_service() {
     let rows: &[(&[&str], &str)] = &[
         (&["«secrets: {A: {podman: a}}"], "secrets"),
         (&["«files: [{path: /key, podman: a}]"], "files"),
-        (&["«binds: [{source: /srv, path: /srv}]"], "binds"),
-        (&["«devices: [/dev/fuse]"], "devices"),
         (
             &[PORTS, "http: [{host: a.example.com, port: a, tls: «auto}]"],
             "http[0].tls",
@@ -59,7 +57,7 @@ fn fields_of_a_service() {
 
 #[test]
 fn what_says_nothing_is_no_use_of_a_field() {
-    let lines = ["devices: []", "liveness:"];
+    let lines = ["tcp: []", "liveness:"];
     parse("blog", web(&lines).as_bytes()).unwrap();
 }
 
@@ -76,7 +74,7 @@ fn what_an_app_writes_of_itself_is_supported() {
 fn they_are_reported_beside_other_problems() {
     let error = parse(
         "blog",
-        web(&["devices: [/dev/fuse]", "user: \":\""]).as_bytes(),
+        web(&["logging: {driver: journald}", "user: \":\""]).as_bytes(),
     )
     .unwrap_err();
     assert_eq!(error.problems().len(), 2);

@@ -131,7 +131,8 @@ fn dropped_services_go_first_and_the_rest_follows_its_dependencies() {
 /// What only one can hold: a volume that is written, a fixed host port.
 #[test]
 fn whoever_gives_something_up_is_ended_before_it_is_made_for_another() {
-    let written = |app: &mut App, name: &str| {
+    type Hold = fn(&mut App, &str);
+    let written: Hold = |app, name| {
         let data = VolumeMount {
             name: "data".parse().unwrap(),
             path: "/data".to_owned(),
@@ -139,12 +140,11 @@ fn whoever_gives_something_up_is_ended_before_it_is_made_for_another() {
         };
         spec_of(app, name).volumes.push(data);
     };
-    let published = |app: &mut App, name: &str| spec_of(app, name).ports[0].host = Some(9000);
-    let rows: [(&dyn Fn(&mut App, &str), &[&str]); 2] = [
-        (&written, &["withdraw", "inhibit", "retire"]),
-        (&published, &["withdraw", "retire"]),
-    ];
-    for (hold, ended) in rows {
+    let published: Hold = |app, name| spec_of(app, name).ports[0].host = Some(9000);
+    for (hold, ended) in [
+        (written, &["withdraw", "inhibit", "retire"][..]),
+        (published, &["withdraw", "retire"]),
+    ] {
         let mut old = app(&[("a", "env: {A: a}"), ("z", "")]);
         hold(&mut old, "z");
         let mut moved = app(&[("a", ""), ("z", "env: {A: b}")]);

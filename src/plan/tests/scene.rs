@@ -84,6 +84,8 @@ pub fn empty() -> Snapshot {
         restarts: BTreeMap::new(),
         deploy_due: Due::Now,
         restart_due: BTreeMap::new(),
+        denied: None,
+        verdicts: BTreeMap::new(),
     }
 }
 
@@ -166,6 +168,7 @@ pub fn container(name: &ServiceName, id_text: &str, port: u16) -> Container {
             host_ip: std::net::Ipv4Addr::LOCALHOST.into(),
             host: port,
         }],
+        binds: Vec::new(),
     }
 }
 

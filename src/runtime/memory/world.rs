@@ -53,6 +53,7 @@ impl Record {
             exit_code: self.exit_code,
             oom_killed: self.oom_killed,
             ports: self.ports.clone(),
+            binds: self.spec.binds.clone(),
         }
     }
 
@@ -105,9 +106,11 @@ impl Record {
 
     fn writes(&self) -> impl Iterator<Item = &str> {
         let volumes = self.spec.volumes.iter();
+        let volumes = volumes.filter(|volume| !volume.read_only);
+        let binds = self.spec.binds.iter().filter(|bind| !bind.read_only);
         volumes
-            .filter(|volume| !volume.read_only)
             .map(|volume| volume.name.as_str())
+            .chain(binds.map(|bind| bind.source.as_str()))
     }
 }
 

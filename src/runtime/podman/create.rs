@@ -7,6 +7,7 @@ use podman_api::opts::{ContainerCreateOpts, ContainerRestartPolicy, ImageVolumeM
 use serde_json::{Value, json};
 
 use super::super::{ContainerSpec, PortMapping, TmpfsMount, VolumeAttachment};
+use super::host_files;
 use crate::manifest::{Resources, Userns, signal_number};
 
 /// Microseconds over which CPU time is shared out: the kernel's default.
@@ -22,7 +23,7 @@ pub(super) fn body(spec: &ContainerSpec) -> Result<Value, String> {
         .labels(&spec.labels)
         .portmappings(spec.ports.iter().map(port))
         .volumes(spec.volumes.iter().map(volume))
-        .mounts(spec.tmpfs.iter().map(tmpfs))
+        .mounts((spec.tmpfs.iter().map(tmpfs)).chain(spec.binds.iter().map(host_files::bind)))
         // Preflight has seen to it that each of the image's volumes is mapped.
         .image_volume_mode(ImageVolumeMode::Ignore)
         // Whether and when a container runs again is Podherd's to say.
@@ -73,13 +74,17 @@ pub(super) fn body(spec: &ContainerSpec) -> Result<Value, String> {
     if spec.security.no_new_privileges {
         body["no_new_privileges"] = Value::Bool(true);
     }
+    if !spec.devices.is_empty() {
+        body["devices"] = host_files::devices(&spec.devices);
+    }
     Ok(body)
 }
 
 fn port(port: &PortMapping) -> models::PortMapping {
     models::PortMapping {
         container_port: Some(port.container),
-        host_ip: Some(port.host_ip.to_string()),
+        // For netavark `0.0.0.0` is one address, which nobody has; nothing is every one.
+        host_ip: (!port.host_ip.is_unspecified()).then(|| port.host_ip.to_string()),
         host_port: Some(port.host),
         protocol: Some(port.protocol.as_str().to_owned()),
         range: None,

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::super::{Container, ContainerState, Labels, PortMapping};
 use super::fault::{Fault, unreadable};
-use crate::manifest::Protocol;
+use crate::manifest::{BindMount, Protocol};
 use crate::state::ContainerId;
 
 #[derive(Deserialize)]
@@ -20,6 +20,27 @@ pub(super) struct Inspected {
     config: Config,
     network_settings: Option<Ports>,
     host_config: Option<PortBindings>,
+    mounts: Option<Vec<Mount>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Mount {
+    r#type: String,
+    source: String,
+    destination: String,
+    #[serde(rename = "RW")]
+    writable: bool,
+}
+
+impl Mount {
+    fn bind(self) -> Option<BindMount> {
+        (self.r#type == "bind").then_some(BindMount {
+            source: self.source,
+            path: self.destination,
+            read_only: !self.writable,
+        })
+    }
 }
 
 #[derive(Deserialize)]
@@ -95,6 +116,12 @@ impl Inspected {
             exit_code: (state == ContainerState::Exited).then_some(self.state.exit_code),
             oom_killed: self.state.oom_killed,
             ports: published(&ports)?,
+            binds: self
+                .mounts
+                .into_iter()
+                .flatten()
+                .filter_map(Mount::bind)
+                .collect(),
         })
     }
 }

@@ -9,7 +9,7 @@
 //! environment in it.
 //!
 //! - [`fault`]: what a client says when a call fails.
-//! - [`create`], [`inspect`], [`images`]: to and from Podman's JSON.
+//! - [`create`], [`host_files`], [`inspect`], [`images`]: to and from Podman's JSON.
 //! - [`pull`], with the credentials of [`auth`]: what it tells, and why it failed.
 //! - [`streams`]: logs, events, and the output of a command.
 //! - [`calls`]: the [`Runtime`](super::Runtime) trait on top.
@@ -18,6 +18,7 @@ mod auth;
 mod calls;
 mod create;
 mod fault;
+mod host_files;
 mod images;
 mod inspect;
 mod ports;
@@ -177,6 +178,7 @@ impl Podman {
             exit_code: None,
             oom_killed: false,
             ports: Vec::new(),
+            binds: Vec::new(),
         }))
     }
 }

@@ -8,7 +8,7 @@ use super::super::{
 use super::lease::Leases;
 
 /// A key as it is stored.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Stored {
     value: Vec<u8>,
     created: i64,
@@ -17,7 +17,7 @@ struct Stored {
 }
 
 /// All the store knows.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct State {
     revision: i64,
     compacted: i64,

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::super::{LeaseId, StoreError};
 use super::kv::State;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Lease {
     ttl: Duration,
     until: Instant,
@@ -16,7 +16,7 @@ struct Lease {
 }
 
 /// The leases that live.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Leases {
     living: BTreeMap<LeaseId, Lease>,
     granted: u64,

@@ -31,6 +31,10 @@ pub struct MemoryStore {
     shared: Arc<Shared>,
 }
 
+/// What [`MemoryStore::backup`] keeps.
+#[derive(Debug, Clone)]
+pub struct Backup(State);
+
 struct Shared {
     state: Mutex<State>,
     /// Counts what could wake a watch: changes, and leases that end sooner.
@@ -52,6 +56,17 @@ impl MemoryStore {
                 stirred: signal::Sender::new(0),
             }),
         }
+    }
+
+    /// All there is now, leases and history too.
+    pub fn backup(&self) -> Backup {
+        Backup(self.with(|state| state.clone()))
+    }
+
+    /// Goes back to a backup, as etcd restored in place: same cluster, earlier revision.
+    pub fn restore(&self, backup: &Backup) {
+        *self.lock() = backup.0.clone();
+        self.shared.stirred.send_modify(|count| *count += 1);
     }
 
     /// Forgets the history before `revision`.

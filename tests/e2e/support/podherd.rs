@@ -182,6 +182,13 @@ impl Podherd {
         self.process.wait(limit).and_then(|status| status.code())
     }
 
+    /// Waits for its end; whether a signal ended it.
+    pub fn wait_end_by_signal(&mut self, limit: Duration) -> bool {
+        let status = self.process.wait(limit);
+        // nsenter, which stands before it, tells a signal as 128 and its number.
+        status.is_some_and(|it| it.code().is_none_or(|code| code > 128))
+    }
+
     /// The process.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use podherd::clock::Entropy;
 use podherd::manifest::{AppName, NodeName};
+use podherd::policy::MemoryPolicy;
 use podherd::probe::MemoryProber;
 use podherd::reconcile::{Context, Ports, ReconcileError, Reconciler, Unobserved, Verdict};
 use podherd::runtime::{Behaviour, EffectLog, MemoryImage, MemoryRuntime};
@@ -38,6 +39,7 @@ pub fn name(app: &str) -> AppName {
 pub struct World {
     pub store: MemoryStore,
     pub runtime: Arc<MemoryRuntime>,
+    pub policy: Arc<MemoryPolicy>,
     pub traffic: Arc<MemoryTraffic>,
     pub newest: Newest,
     pub keys: Keys,
@@ -65,6 +67,7 @@ impl World {
         let runtime = MemoryRuntime::new(clock.clone(), effects.clone()).named_by(labels::SERVICE);
         let runtime = Arc::new(runtime);
         let traffic = Arc::new(MemoryTraffic::new(effects.clone()));
+        let policy = Arc::new(MemoryPolicy::default());
         let store = MemoryStore::new();
         let keys = Keys::new("/podherd");
         let (keeper, authority) = authority();
@@ -82,10 +85,13 @@ impl World {
         let newest = Newest::default();
         let fence = win(&store, &keys).await;
         keeper.hold(fence.clone(), Instant::now() + TERM);
-        let ctx = context(&watch, &recording, &gate, &entropy, &newest, &clock);
+        let ctx = context(
+            &watch, &recording, &gate, &policy, &entropy, &newest, &clock,
+        );
         Self {
             store,
             runtime,
+            policy,
             traffic,
             newest,
             keys,
@@ -218,6 +224,7 @@ impl World {
             &self.watch,
             &self.recording,
             &self.gate,
+            &self.policy,
             &self.entropy,
             &self.newest,
             &self.clock,
@@ -241,7 +248,7 @@ impl World {
             tokio::time::sleep(after).await;
             happens().await
         };
-        let _ = tokio::join!(Box::pin(self.pass(app)), later);
+        let _ = tokio::join!(Box::pin(self.pass(app)), Box::pin(later));
     }
 
     /// Passes as they become due, for so long.
@@ -284,6 +291,7 @@ fn context(
     watch: &Watch,
     recording: &RecordingStore,
     gate: &Gate,
+    policy: &Arc<MemoryPolicy>,
     entropy: &Arc<Entropy>,
     newest: &Newest,
     clock: &Arc<TestClock>,
@@ -300,6 +308,7 @@ fn context(
             watch: watch.clone(),
             gate: gate.clone(),
         }),
+        policy: policy.clone(),
         traffic: Arc::new(WatchedTraffic {
             inner: watch.traffic.clone(),
             watch: watch.clone(),
