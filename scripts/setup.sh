@@ -4,7 +4,7 @@
 set -eu
 
 packages="ca-certificates gcc libc6-dev protobuf-compiler libprotobuf-dev
-    podman runc crun conmon netavark aardvark-dns iptables catatonit
+    podman runc crun conmon netavark aardvark-dns iptables catatonit uidmap slirp4netns
     etcd-server etcd-client busybox-static curl jq"
 
 command -v cargo >/dev/null || {

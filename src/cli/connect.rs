@@ -1,13 +1,13 @@
 //! How etcd and Podman are reached.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::process::Process;
 use crate::backoff::Pauses;
 use crate::clock::Entropy;
-use crate::runtime::{Podman, Runtime, RuntimeError};
+use crate::runtime::{AuthFile, Deadlines, Podman, Runtime, RuntimeError};
+use crate::settings::PodmanSettings;
 use crate::store::{EtcdOptions, EtcdStore, Store, StoreError};
 use crate::telemetry::{EtcdCheck, MeteredRuntime, MeteredStore, Metrics};
 
@@ -51,8 +51,18 @@ pub(super) async fn etcd(
 }
 
 /// The Podman behind this socket; it may come up later.
-pub(super) fn podman(socket: &Path, metrics: &Metrics) -> Result<Arc<dyn Runtime>, RuntimeError> {
-    let podman = Podman::connect(&format!("unix://{}", socket.display()))?;
+pub(super) fn podman(
+    settings: &PodmanSettings,
+    metrics: &Metrics,
+) -> Result<Arc<dyn Runtime>, RuntimeError> {
+    let deadlines = Deadlines {
+        pull: settings.pull_timeout,
+        stall: settings.pull_stall,
+        ..Deadlines::default()
+    };
+    let podman = Podman::connect(&format!("unix://{}", settings.socket.display()))?
+        .with_deadlines(deadlines)
+        .with_auth_file(settings.auth_file.clone().map(AuthFile::new));
     Ok(Arc::new(MeteredRuntime::new(
         podman,
         metrics.podman.clone(),

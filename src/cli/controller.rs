@@ -33,7 +33,7 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let file = arguments.config.load()?;
     let host = Host::here();
     let etcd = arguments.etcd.resolve(&file)?;
-    let socket = arguments.podman.resolve(&file, &host)?;
+    let podman = arguments.podman.resolve(&file, &host)?;
     let node = arguments.node.resolve(&file, &host)?;
     let settings = arguments.controller.resolve(&file, &host)?;
     let process = Process::start(
@@ -47,7 +47,7 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         return Ok(());
     };
     let store = store?;
-    let runtime = connect::podman(&socket, &process.metrics)?;
+    let runtime = connect::podman(&podman, &process.metrics)?;
     let control = Control {
         world: World::new(
             node,
@@ -57,7 +57,7 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
             Keys::new(&etcd.prefix),
         ),
         settings,
-        socket,
+        socket: podman.socket,
         lock: None,
         metrics: process.metrics.clone(),
         health: process.health.clone(),

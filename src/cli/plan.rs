@@ -46,7 +46,7 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let file = arguments.config.load()?;
     let host = Host::here();
     let etcd = arguments.etcd.resolve(&file)?;
-    let socket = arguments.podman.resolve(&file, &host)?;
+    let podman = arguments.podman.resolve(&file, &host)?;
     let node = arguments.node.resolve(&file, &host)?;
     let policy = arguments.policy.resolve(&file)?;
     let log = arguments.log.resolve(&file);
@@ -54,7 +54,7 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
 
     // Somebody waits for the answer: what can't be reached now is an error.
     let store: Arc<dyn Store> = Arc::new(EtcdStore::connect(&etcd).await?);
-    let runtime = connect::podman(&socket, &Metrics::new()?)?;
+    let runtime = connect::podman(&podman, &Metrics::new()?)?;
     let world = World::new(node, store, runtime, policy, Keys::new(&etcd.prefix));
     let ended = CancellationToken::new();
     let _ends = ended.clone().drop_guard();

@@ -45,7 +45,7 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let etcd = arguments
         .etcd
         .resolve_or_local(arguments.local_etcd, &file)?;
-    let socket = arguments.podman.resolve(&file, &host)?;
+    let podman = arguments.podman.resolve(&file, &host)?;
     let node = arguments.node.resolve(&file, &host)?;
     let settings = arguments.controller.resolve(&file, &host)?;
     let proxy = arguments.proxy.resolve(&file)?;
@@ -64,7 +64,7 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
                 process
                     .health
                     .waits_for("this host's Podman: another Podherd acts on it");
-                let lock = HostLock::acquire(&socket, &settings.state_dir).await?;
+                let lock = HostLock::acquire(&podman.socket, &settings.state_dir).await?;
                 process.health.waits_for("the local etcd");
                 let etcd = LocalEtcd::start(store::LocalEtcdOptions {
                     binary: local.binary,
@@ -87,7 +87,7 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let (store, prefix, local) = reached?;
     let (lock, local) = local.unzip();
     let keys = Keys::new(&prefix);
-    let runtime = connect::podman(&socket, &process.metrics)?;
+    let runtime = connect::podman(&podman, &process.metrics)?;
     let serving = Serving::start(
         proxy,
         node.clone(),
@@ -100,7 +100,7 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let control = Control {
         world: World::new(node, store, runtime, settings.policy.clone(), keys),
         settings,
-        socket,
+        socket: podman.socket,
         lock,
         metrics: process.metrics.clone(),
         health: process.health.clone(),

@@ -26,6 +26,8 @@ pub enum Phase {
     Settled,
     /// Checking a manifest before anything is touched.
     Preflight,
+    /// The same, while images are pulled: which, and how far that is.
+    Pulling(String),
     /// An operation is in flight.
     Working(Verb),
     /// A failed deployment is tried again.
@@ -131,6 +133,7 @@ fn progressing(snapshot: &Snapshot, phase: &Phase) -> Fact {
             "Preflight",
             "checking images, ports, volumes and routes",
         ),
+        Phase::Pulling(message) => fact(Truth::True, "Pulling", message.clone()),
         Phase::Working(verb) => fact(
             Truth::True,
             "OperationInFlight",
@@ -200,7 +203,10 @@ fn ready(snapshot: &Snapshot, phase: &Phase) -> Fact {
     if let Some(denied) = snapshot.denied.as_ref().filter(|_| !served) {
         return fact(Truth::False, denied.denial.reason(), denied.message());
     }
-    let underway = matches!(phase, Phase::Preflight | Phase::Working(_));
+    let underway = matches!(
+        phase,
+        Phase::Preflight | Phase::Pulling(_) | Phase::Working(_)
+    );
     let outcome = snapshot
         .last_deploy()
         .and_then(|operation| operation.outcome.as_ref());

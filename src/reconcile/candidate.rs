@@ -4,8 +4,8 @@ use jiff::Timestamp;
 
 use crate::manifest::{AppName, ServiceName};
 use crate::runtime::{
-    Container, ContainerSpec, Labels, NetworkAttachment, PortMapping, TmpfsMount, VolumeAttachment,
-    deadline,
+    Container, ContainerSpec, Image, Labels, NetworkAttachment, PortMapping, TmpfsMount,
+    VolumeAttachment, Wanted, deadline,
 };
 use crate::state::{
     Bind, BindClaim, ContainerId, Incarnation, PinnedService, RevisionNumber, TakenSecrets,
@@ -13,6 +13,7 @@ use crate::state::{
 };
 
 use super::error::{Failure, ReconcileError, StepError, runtime_failure};
+use super::images::Pulls;
 use super::names;
 use super::run::Run;
 
@@ -65,6 +66,9 @@ impl Run<'_> {
             ..Candidate::default()
         };
         self.candidates.insert(service.clone(), candidate);
+        if let Some(failure) = self.unfetched.remove(service) {
+            return Err(failure.into());
+        }
         self.make(index, service, 1).await
     }
 
@@ -80,7 +84,7 @@ impl Run<'_> {
         let name = names::container(self.app, service, operation, attempt);
         let ports = self.claim_ports(index, service, &pinned, &name).await?;
         self.candidate_mut(service)?.made = Some(name.clone());
-        let image = self.ctx.pinned_image(&pinned).await?;
+        let image = self.pinned_image(service, &pinned).await?;
         self.note_files(service).await?;
         let spec = self.container_spec(service, &candidate, &pinned, name.clone(), ports, image.id);
         // Last, so that as little as can be happens between the look and the create.
@@ -103,6 +107,25 @@ impl Run<'_> {
         self.journal.made(index, &id);
         self.names.insert(id, name);
         Ok(())
+    }
+
+    /// The image, which mostly is here since before the operation began.
+    async fn pinned_image(
+        &self,
+        service: &ServiceName,
+        pinned: &PinnedService,
+    ) -> Result<Image, StepError> {
+        let pulls = Pulls::default();
+        let wanted = Wanted::Exactly(&pinned.digest);
+        let image = self
+            .ctx
+            .image(self.app, service, &pinned.spec.image, wanted, &pulls);
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Err(ReconcileError::Interrupted.into()),
+            image = image => Ok(image?),
+            () = self.supersession() => Err(StepError::Superseded),
+        }
     }
 
     /// The container of this name, when this operation made it for the service.

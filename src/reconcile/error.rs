@@ -133,6 +133,7 @@ pub(super) fn runtime_failure(error: &RuntimeError) -> Failure {
         RuntimeError::ImageUnknown { .. } => "ImageUnknown",
         RuntimeError::ImageAbsent { .. } => "ImageAbsent",
         RuntimeError::ImageDenied { .. } => "ImageDenied",
+        RuntimeError::AuthFile { .. } => "AuthFileUnusable",
         RuntimeError::PullFailed { .. } => "ImagePullFailed",
         RuntimeError::PortInUse { .. } => "PortInUse",
         RuntimeError::NameInUse { .. } => "NameInUse",

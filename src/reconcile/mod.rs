@@ -9,6 +9,8 @@
 //! - `run` is the sequencer; `journal` is what it writes; `traffic`, `retire`,
 //!   `resources`, `networks`, `secrets`, `candidate` with its `claims`, `execution`,
 //!   `publish` and `removal` are the effects of its steps.
+//! - `images` makes images present and tells of pulls; `repair` brings back what ACTIVE
+//!   names.
 //! - `permission` asks the node's policy, and images go through it.
 //! - `diagnostics` is what the journal keeps of a container that failed, and
 //!   `redact` what it leaves out of that.
@@ -29,6 +31,7 @@ mod diagnostics;
 mod error;
 mod execution;
 mod failpoint;
+mod images;
 mod journal;
 mod names;
 mod networks;
@@ -42,6 +45,7 @@ mod publish;
 mod recover;
 mod redact;
 mod removal;
+mod repair;
 mod requests;
 mod resources;
 mod retire;
@@ -51,6 +55,7 @@ mod status;
 mod supersede;
 mod traffic;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -236,19 +241,31 @@ impl Reconciler {
     ) -> Result<Option<Verdict>, ReconcileError> {
         match next {
             Next::Recover(id) => self.recover(snapshot, &id).await?,
-            Next::Sweep(actions) | Next::Repair(actions) => {
+            Next::Repair(actions) => {
                 self.tell_unhealthy(snapshot, &actions).await;
-                return self.upkeep(snapshot, Verb::Recover, &actions, cancel).await;
+                return Box::pin(self.repair(snapshot, &actions, cancel)).await;
+            }
+            Next::Sweep(actions) => {
+                let none = BTreeMap::new();
+                return self
+                    .upkeep(snapshot, Verb::Recover, &actions, none, cancel)
+                    .await;
             }
             Next::Remove(actions) => {
-                return self.upkeep(snapshot, Verb::Remove, &actions, cancel).await;
+                let none = BTreeMap::new();
+                return self
+                    .upkeep(snapshot, Verb::Remove, &actions, none, cancel)
+                    .await;
             }
             Next::Answer(pending, answer) => {
                 self.answer(snapshot, &pending, answer, cancel).await?;
             }
             Next::RollBack(actions) => {
+                let Some(failed) = self.fetch_for(snapshot, &actions, cancel).await? else {
+                    return Ok(None);
+                };
                 return self
-                    .upkeep(snapshot, Verb::Rollback, &actions, cancel)
+                    .upkeep(snapshot, Verb::Rollback, &actions, failed, cancel)
                     .await;
             }
             Next::Forget => self.forget(app).await?,

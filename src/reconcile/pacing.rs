@@ -12,7 +12,7 @@ use crate::backoff::Pauses;
 use crate::manifest::{AppName, ServiceName};
 use crate::plan::{Action, Due, Snapshot};
 use crate::runtime::Container;
-use crate::state::{ContainerId, Operation, OutcomeKind, StepKind, StepState, Verb};
+use crate::state::{ContainerId, Operation, Outcome, OutcomeKind, StepKind, StepState, Verb};
 use crate::store::Entry;
 
 use super::Context;
@@ -21,6 +21,12 @@ use super::Context;
 const DEPLOY: Pauses = Pauses {
     first: Duration::from_secs(10),
     longest: Duration::from_secs(600),
+};
+/// The same when the registry refused access: only another login can help, and tries
+/// with a wrong one may lock an account.
+const DENIED: Pauses = Pauses {
+    first: Duration::from_secs(120),
+    longest: Duration::from_secs(1800),
 };
 /// Between two tries of anything else that failed.
 const UPKEEP: Pauses = Pauses {
@@ -42,6 +48,8 @@ pub(super) struct Pacing(Mutex<BTreeMap<AppName, AppPacing>>);
 struct AppPacing {
     deploy: Option<Retry>,
     failures: u32,
+    /// Whether a registry refused access at the last of them.
+    denied: bool,
     budgets: BTreeMap<ServiceName, Budget>,
 }
 
@@ -124,8 +132,12 @@ impl Pacing {
 
     /// How long to wait after an upkeep operation that failed.
     pub fn pause(&self, ctx: &Context, app: &AppName) -> Duration {
-        let failures = self.apps().get(app).map_or(1, |app| app.failures);
-        UPKEEP.after(failures.max(1), &ctx.entropy)
+        let apps = self.apps();
+        let (failures, denied) = apps
+            .get(app)
+            .map_or((1, false), |app| (app.failures, app.denied));
+        let pauses = if denied { DENIED } else { UPKEEP };
+        pauses.after(failures.max(1), &ctx.entropy)
     }
 
     /// Takes down how an operation ended.
@@ -140,6 +152,8 @@ impl Pacing {
         if operation.deploys() && operation.source != 0 {
             pacing.deploy = retry(ctx, operation);
         }
+        let outcome = operation.outcome.as_ref();
+        pacing.denied = outcome.is_some_and(is_denied);
         pacing.failures = if operation.succeeded() {
             0
         } else {
@@ -172,12 +186,18 @@ fn due(at: Instant) -> Due {
     }
 }
 
+/// Whether a registry refused access.
+fn is_denied(outcome: &Outcome) -> bool {
+    outcome.reason == "ImageDenied"
+}
+
 fn retry(ctx: &Context, operation: &Operation) -> Option<Retry> {
     let outcome = operation.outcome.as_ref()?;
     if outcome.result == OutcomeKind::Success || !outcome.retryable {
         return None;
     }
-    let pause = DEPLOY.after(operation.attempt, &ctx.entropy);
+    let pauses = if is_denied(outcome) { DENIED } else { DEPLOY };
+    let pause = pauses.after(operation.attempt, &ctx.entropy);
     let at = ctx.clock.now().checked_add(pause).ok()?;
     Some(Retry {
         source: operation.source,

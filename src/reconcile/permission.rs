@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::manifest::{AppName, PullPolicy, ServiceName, ServiceSpec};
+use crate::manifest::{AppName, ServiceName, ServiceSpec};
 use crate::plan::{Action, Denied, Desired, Snapshot};
 use crate::policy::{Denial, Grant, Site};
-use crate::runtime::Image;
 use crate::state::{ContainerId, PinnedService, RevisionNumber, Verb};
 
 use super::error::{Failure, StepError, runtime_failure};
@@ -52,31 +51,6 @@ impl Reconciler {
 }
 
 impl Context {
-    /// Makes the image present as the manifest names it, if the policy allows it.
-    pub(super) async fn named_image(
-        &self,
-        reference: &str,
-        pull: PullPolicy,
-    ) -> Result<Image, Failure> {
-        let rules = self.policy.rules().await;
-        rules
-            .permit_image(reference)
-            .map_err(|denial| refused(&denial))?;
-        let image = self.runtime.ensure_image(reference, pull).await;
-        image.map_err(|error| runtime_failure(&error))
-    }
-
-    /// Makes exactly this image present, if the policy still allows it.
-    pub(super) async fn pinned_image(&self, pinned: &PinnedService) -> Result<Image, Failure> {
-        let reference = &pinned.spec.image;
-        let rules = self.policy.rules().await;
-        rules
-            .permit_pinned(reference)
-            .map_err(|denial| refused(&denial))?;
-        let image = self.runtime.ensure_pinned(reference, &pinned.digest).await;
-        image.map_err(|error| runtime_failure(&error))
-    }
-
     /// What the service gets of the host.
     pub(super) async fn grant(
         &self,

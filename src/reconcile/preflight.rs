@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::manifest::{App, AppName, Check, Protocol, ServiceName, ServiceSpec, Userns};
 use crate::plan::{self, Action, Desired, Phase, Snapshot};
-use crate::runtime::Image;
+use crate::runtime::{Image, Wanted};
 use crate::state::{
     Digest, Incarnation, Outcome, OutcomeKind, Ownership, PinnedService, Resources, Revision, Verb,
 };
@@ -19,13 +19,12 @@ use crate::store::Changes;
 use super::Reconciler;
 use super::claims::{port_in_use, port_taken};
 use super::error::{Failure, ReconcileError, StepError, runtime_failure, traffic_error};
+use super::images::{AT_ONCE, Pulls};
 use super::journal::Journal;
 use super::run::{Begin, Claimed};
 
-/// Images that are looked up or pulled side by side.
-const IMAGES_AT_ONCE: usize = 4;
 /// How often a long preflight looks after what serves meanwhile.
-const LOOK: Duration = Duration::from_secs(1);
+pub(super) const LOOK: Duration = Duration::from_secs(1);
 
 impl Reconciler {
     /// Pins the wanted manifest and makes it serve.
@@ -51,6 +50,7 @@ impl Reconciler {
             return Ok(());
         }
         self.write_status(snapshot, &Phase::Preflight).await?;
+        let pulls = Pulls::default();
         let checked = tokio::select! {
             biased;
             () = cancel.cancelled() => return Err(ReconcileError::Interrupted),
@@ -58,7 +58,8 @@ impl Reconciler {
             () = self.ctx.newest.changed_beyond(&snapshot.app, *source) => return Ok(()),
             // Withdrawing what went down doesn't wait for a long pull.
             () = self.disturbance(&snapshot.app) => return Ok(()),
-            checked = self.preflight(snapshot, app, *source, &begin.ownership) => checked,
+            checked = self.preflight(snapshot, app, *source, &begin.ownership, &pulls) => checked,
+            never = Box::pin(self.show_pulls(&snapshot.app, &pulls)) => match never {},
         };
         match checked {
             Ok(revision) => {
@@ -82,7 +83,7 @@ impl Reconciler {
     }
 
     /// Returns when something that is routed to isn't as it was verified.
-    async fn disturbance(&self, app: &AppName) {
+    pub(super) async fn disturbance(&self, app: &AppName) {
         loop {
             tokio::time::sleep(LOOK).await;
             // What can't be observed changes nothing.
@@ -120,12 +121,13 @@ impl Reconciler {
         app: &App,
         source: i64,
         ownership: &Ownership,
+        pulls: &Pulls,
     ) -> Result<Revision, StepError> {
         for (name, spec) in &app.spec.services {
             let granted = self.ctx.grant(&snapshot.app, name, spec).await;
             granted.map_err(|failure| named(name, failure))?;
         }
-        let services = self.pin(app).await?;
+        let services = self.pin(snapshot, app, pulls).await?;
         let revision = self.revision(snapshot, app, source, ownership, services);
         self.check_revision(snapshot, &revision).await?;
         Ok(revision)
@@ -160,20 +162,28 @@ impl Reconciler {
         free.map_err(|error| traffic_error("check routes", error))
     }
 
-    async fn pin(&self, app: &App) -> Result<BTreeMap<ServiceName, PinnedService>, StepError> {
+    async fn pin(
+        &self,
+        snapshot: &Snapshot,
+        app: &App,
+        pulls: &Pulls,
+    ) -> Result<BTreeMap<ServiceName, PinnedService>, StepError> {
         let pin = |(name, spec): (&ServiceName, &ServiceSpec)| {
             let (name, spec) = (name.clone(), spec.clone());
             async move {
-                let image = self.ctx.named_image(&spec.image, spec.pull_policy).await;
+                let wanted = Wanted::ByPolicy(spec.pull_policy);
+                let of = &snapshot.app;
+                let image = self.ctx.image(of, &name, &spec.image, wanted, pulls).await;
                 let image = image.map_err(|failure| named(&name, failure))?;
                 check_volumes(&name, &spec, &image)?;
                 check_health(&name, &spec, &image)?;
-                Ok::<_, StepError>((name, pinned(app, spec, image.digest)))
+                let digest = pin_for(snapshot, &name, &spec, image);
+                Ok::<_, StepError>((name, pinned(app, spec, digest)))
             }
         };
         let pinned: Vec<_> = app.spec.services.iter().map(pin).collect();
         stream::iter(pinned)
-            .buffer_unordered(IMAGES_AT_ONCE)
+            .buffer_unordered(AT_ONCE)
             .try_collect()
             .await
     }
@@ -282,6 +292,23 @@ impl Reconciler {
         self.ended(snapshot, &operation, &[]).await;
         Ok(())
     }
+}
+
+/// The digest to pin: the one that the newest revision has, as long as it is of the same
+/// image. An index that was made anew around it, or another Podman, replaces nothing.
+pub(super) fn pin_for(
+    snapshot: &Snapshot,
+    name: &ServiceName,
+    spec: &ServiceSpec,
+    image: Image,
+) -> Digest {
+    let revisions = snapshot.records.revisions.iter();
+    let newest = revisions.max_by_key(|revision| revision.number);
+    let before = newest.and_then(|revision| revision.services.get(name));
+    let same = before
+        .filter(|before| before.spec.image == spec.image)
+        .filter(|before| image.known_as.contains(&before.digest));
+    same.map_or(image.digest, |before| before.digest.clone())
 }
 
 /// What a container is made from: the service's spec, with what holds for the whole app.

@@ -34,7 +34,7 @@ impl Reconciler {
         let mut notes = Vec::new();
         let actions = match (&next, &snapshot.desired) {
             (Next::Deploy, Desired::App { source, app }) => {
-                let services = self.pin_locally(app, &mut notes).await?;
+                let services = self.pin_locally(&snapshot, app, &mut notes).await?;
                 let ownership = self.ownership(&snapshot, app);
                 let specs = app.spec.services.iter();
                 let secrets = self
@@ -64,6 +64,7 @@ impl Reconciler {
 
     async fn pin_locally(
         &self,
+        snapshot: &Snapshot,
         app: &App,
         notes: &mut Vec<String>,
     ) -> Result<BTreeMap<ServiceName, PinnedService>, ReconcileError> {
@@ -75,7 +76,7 @@ impl Reconciler {
                 .ensure_image(&spec.image, PullPolicy::Never)
                 .await;
             let digest = match local {
-                Ok(image) => image.digest,
+                Ok(image) => super::preflight::pin_for(snapshot, name, &spec, image),
                 Err(error) if error.is_ambiguous() => return Err(error.into()),
                 Err(_) => {
                     notes.push(format!(

@@ -14,7 +14,7 @@ use crate::state::{
 use crate::store::{Changes, Kept};
 use crate::traffic::Backend;
 
-use super::error::ReconcileError;
+use super::error::{Failure, ReconcileError};
 use super::journal::Journal;
 use super::ports::HostPort;
 use super::run::Begin;
@@ -157,6 +157,7 @@ impl Reconciler {
         snapshot: &Snapshot,
         verb: Verb,
         actions: &[Action],
+        unfetched: BTreeMap<ServiceName, Failure>,
         cancel: &CancellationToken,
     ) -> Result<Option<Verdict>, ReconcileError> {
         let app = &snapshot.app;
@@ -167,6 +168,7 @@ impl Reconciler {
         };
         let begin = Begin {
             source: source(snapshot, verb, actions),
+            unfetched,
             ..Begin::of(verb, ownership)
         };
         let outcome = self.operate(snapshot, begin, actions, cancel).await?;

@@ -3,7 +3,6 @@
 //! The ID of the request becomes the operation's, so the outcome is found at
 //! `state/operations/<app>/<id>`; the request's key goes with the outcome.
 
-use futures::future::try_join_all;
 use tokio_util::sync::CancellationToken;
 
 use crate::plan::{self, Answer, Pending, Snapshot};
@@ -11,6 +10,7 @@ use crate::state::{Event, EventType, RevisionNumber, Verb};
 
 use super::Reconciler;
 use super::error::{Failure, ReconcileError, StepError};
+use super::images::Fetched;
 use super::preflight::named;
 use super::run::{Begin, Claimed};
 
@@ -45,7 +45,7 @@ impl Reconciler {
         };
         let verb = claimed.request.verb;
         let refused = matches!(answer, Answer::Refused { .. });
-        let begin = Begin {
+        let mut begin = Begin {
             // What is refused says nothing about the manifest.
             source: if refused { 0 } else { source(snapshot, verb) },
             asked: Some(claimed),
@@ -58,6 +58,11 @@ impl Reconciler {
             }
             Answer::RollBack(number) => self.roll_back(snapshot, begin, number, cancel).await,
             Answer::Perform(actions) => {
+                match self.fetch_for(snapshot, &actions, cancel).await? {
+                    Some(failed) => begin.unfetched = failed,
+                    // The request is answered when that is done.
+                    None => return Ok(()),
+                }
                 self.operate(snapshot, begin, &actions, cancel).await?;
                 Ok(())
             }
@@ -94,7 +99,7 @@ impl Reconciler {
             return Ok(());
         };
         let actions = plan::deploy(snapshot, &revision);
-        match self.check_rollback(snapshot, &revision).await {
+        match self.check_rollback(snapshot, &revision, cancel).await {
             Ok(()) => {
                 begin.revision = Some(revision);
                 self.operate(snapshot, begin, &actions, cancel).await?;
@@ -116,13 +121,22 @@ impl Reconciler {
         &self,
         snapshot: &Snapshot,
         revision: &crate::state::Revision,
+        cancel: &CancellationToken,
     ) -> Result<(), StepError> {
         for (name, pinned) in &revision.services {
             let permitted = self.ctx.permit_making(&snapshot.app, name, pinned).await;
             permitted.map_err(|failure| named(name, failure))?;
         }
-        let pinned = revision.services.values();
-        try_join_all(pinned.map(|pinned| self.ctx.pinned_image(pinned))).await?;
+        let disturbance = self.disturbance(&snapshot.app);
+        let fetched = self.fetch(snapshot, &revision.services, false, disturbance, cancel);
+        match fetched.await? {
+            Fetched::Disturbed => return Err(StepError::Superseded),
+            Fetched::Without(failed) => {
+                if let Some((service, failure)) = failed.into_iter().next() {
+                    return Err(named(&service, failure).into());
+                }
+            }
+        }
         self.check_revision(snapshot, revision).await
     }
 }

@@ -32,6 +32,8 @@ pub(super) struct Run<'c> {
     pub revisions: Vec<Revision>,
     /// What the operation makes, by service.
     pub candidates: BTreeMap<ServiceName, Candidate>,
+    /// Services whose images couldn't be pulled.
+    pub unfetched: BTreeMap<ServiceName, Failure>,
     /// Every inhibition, as the steps done so far leave them.
     pub inhibitions: Vec<Inhibition>,
     /// Executions that failed their liveness probe.
@@ -52,6 +54,8 @@ pub(super) struct Begin {
     pub attempt: u32,
     /// The request that it answers.
     pub asked: Option<Claimed>,
+    /// Services whose images couldn't be pulled beforehand.
+    pub unfetched: BTreeMap<ServiceName, Failure>,
 }
 
 /// A request that an operation answers.
@@ -75,6 +79,7 @@ impl Begin {
             source: 0,
             attempt: 1,
             asked: None,
+            unfetched: BTreeMap::new(),
         }
     }
 
@@ -148,6 +153,7 @@ impl Reconciler {
             active: snapshot.records.active.clone(),
             revisions,
             candidates: BTreeMap::new(),
+            unfetched: begin.unfetched,
             inhibitions: snapshot.records.inhibitions.clone(),
             unhealthy: snapshot.unhealthy.clone(),
             names: snapshot

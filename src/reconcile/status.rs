@@ -7,9 +7,9 @@ use crate::plan::{self, Action, Phase, Snapshot};
 use crate::state::{Event, EventType, Operation, Status};
 use crate::store::Changes;
 
-use super::Reconciler;
 use super::error::ReconcileError;
 use super::publish::is_failure;
+use super::{Context, Reconciler};
 
 /// How long events are kept.
 const EVENTS_KEPT: Duration = Duration::from_secs(3600);
@@ -133,7 +133,14 @@ impl Reconciler {
 
     /// Writes events, for people only.
     pub(super) async fn tell(&self, app: &AppName, events: &[Event]) {
-        if let Err(error) = self.ctx.records.report(app, events, EVENTS_KEPT).await {
+        self.ctx.tell(app, events).await;
+    }
+}
+
+impl Context {
+    /// Writes events, for people only.
+    pub(super) async fn tell(&self, app: &AppName, events: &[Event]) {
+        if let Err(error) = self.records.report(app, events, EVENTS_KEPT).await {
             tracing::debug!(%error, "events weren't written");
         }
     }

@@ -8,6 +8,7 @@
 mod applied;
 mod memory;
 mod podman;
+mod pull;
 mod secret;
 mod types;
 
@@ -20,7 +21,8 @@ use jiff::Timestamp;
 
 pub use applied::Applied;
 pub use memory::{Behaviour, Call, EffectLog, MemoryImage, MemoryRuntime, Reply};
-pub use podman::{Deadlines, Podman};
+pub use podman::{AuthFile, AuthFileError, Deadlines, Podman};
+pub use pull::{PullProgress, PullReport, Wanted};
 pub use secret::{Secret, SecretEnv, SecretMount, SecretValue, SecretValueError, Volume};
 pub use types::{
     Container, ContainerSpec, ContainerState, ContainerSummary, Image, Labels, Network,
@@ -46,6 +48,8 @@ pub mod deadline {
     pub const REMOVE: Duration = Duration::from_secs(15);
     /// Pulling an image.
     pub const PULL: Duration = Duration::from_secs(15 * 60);
+    /// Without a byte of the image that is being pulled.
+    pub const STALL: Duration = Duration::from_secs(2 * 60);
 }
 
 /// Events of containers that carry a label; ends with an error when it can't go on.
@@ -118,10 +122,22 @@ pub enum RuntimeError {
         image: String,
     },
     /// The registry wants other credentials.
-    #[error("the registry refused access to {image}: check the credentials on this host")]
+    #[error(
+        "the registry refused access to {image}: log in on this host as Podman's user (podman \
+         login), or mend the file that --auth-file names; it is read again at each try, and a \
+         deploy request tries at once"
+    )]
     ImageDenied {
         /// The reference.
         image: String,
+    },
+    /// The file of credentials for registries can't be used.
+    #[error("the image {image} can't be pulled: {source}")]
+    AuthFile {
+        /// The reference.
+        image: String,
+        /// What is wrong with it.
+        source: AuthFileError,
     },
     /// The image couldn't be pulled for another reason; another try may help.
     #[error("the image {image} can't be pulled: {message}")]
@@ -161,7 +177,7 @@ impl RuntimeError {
 
     /// Whether another try, without a change of manifest or host, may succeed.
     pub fn is_retryable(&self) -> bool {
-        !matches!(self, Self::ImageUnknown { .. } | Self::ImageDenied { .. })
+        !matches!(self, Self::ImageUnknown { .. })
     }
 }
 
@@ -174,16 +190,32 @@ pub trait Runtime: Send + Sync + fmt::Debug {
     /// Whether no process holds this host port, so that a container can publish it.
     async fn port_is_free(&self, protocol: Protocol, port: u16) -> Result<bool, RuntimeError>;
 
-    /// Makes the image present as the policy wants it, pulling where needed,
-    /// and says what it is.
+    /// Makes the wanted image present, pulling where needed, tells how that goes, and
+    /// says what the image is. Dropping the call ends the pull.
+    async fn image(
+        &self,
+        reference: &str,
+        wanted: Wanted<'_>,
+        report: &PullReport,
+    ) -> Result<Image, RuntimeError>;
+
+    /// Makes the image present as the policy wants it, and says what it is.
     async fn ensure_image(
         &self,
         reference: &str,
         policy: PullPolicy,
-    ) -> Result<Image, RuntimeError>;
+    ) -> Result<Image, RuntimeError> {
+        let silent = PullReport::silent();
+        self.image(reference, Wanted::ByPolicy(policy), &silent)
+            .await
+    }
 
     /// Makes exactly this image present, by its digest.
-    async fn ensure_pinned(&self, reference: &str, digest: &Digest) -> Result<Image, RuntimeError>;
+    async fn ensure_pinned(&self, reference: &str, digest: &Digest) -> Result<Image, RuntimeError> {
+        let silent = PullReport::silent();
+        self.image(reference, Wanted::Exactly(digest), &silent)
+            .await
+    }
 
     /// All containers, running or not, that carry each of these labels.
     async fn list(&self, labels: &Labels) -> Result<Vec<ContainerSummary>, RuntimeError>;

@@ -21,6 +21,10 @@ pub struct Image {
     pub id: String,
     /// Digest of its manifest.
     pub digest: Digest,
+    /// Every digest under which its repository knows it: of an image for many platforms
+    /// the index' and this platform's, and which of them comes first differs between
+    /// versions of Podman.
+    pub known_as: Vec<Digest>,
     /// Paths that it declares as volumes.
     pub volumes: Vec<String>,
     /// Whether it declares a health check.

@@ -27,7 +27,7 @@ pub use file::File;
 pub use host::Host;
 pub use log::{ListenOptions, LogOptions, LogSettings};
 pub use node::NodeOptions;
-pub use podman::PodmanOptions;
+pub use podman::{PodmanOptions, PodmanSettings};
 pub use policy::PolicyOptions;
 pub use proxy::{ProxyOptions, ProxySettings};
 

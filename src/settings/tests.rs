@@ -153,7 +153,7 @@ fn the_whole_file_is_understood() {
     let file = load(
         "etcd: [http://a:2379, http://b:2379]\nlocal-etcd: false\netcd-user: podherd\n\
          etcd-password-file: /p\netcd-ca: /ca\netcd-cert: /c\netcd-key: /k\nprefix: /x\n\
-         podman: unix:///p.sock\nnode: host-a\nstate-dir: /s\netcd-binary: /e\nlocal-etcd-port: 2400\n\
+         podman: unix:///p.sock\nauth-file: /a\npull-timeout: 1h\npull-stall: 5m\nnode: host-a\nstate-dir: /s\netcd-binary: /e\nlocal-etcd-port: 2400\n\
          port-range: 21000-22000\nworkers: 2\nresync: 1m\nhttp: 0.0.0.0:80,127.0.0.1:81\n\
          l4-bind: 192.0.2.1\nproxy-name: p\nlisten: 0.0.0.0:9\nlog: warn\nlog-format: json\n",
     )
@@ -167,6 +167,11 @@ fn the_whole_file_is_understood() {
     assert_eq!(file.log_format, Some(LogFormat::Json));
     let controller = parse(&[]).controller.resolve(&file, &root()).unwrap();
     assert_eq!(controller.ports, 21_000..=22_000);
+    let podman = parse(&["--pull-stall", "10s"]).podman;
+    let podman = podman.resolve(&file, &root()).unwrap();
+    assert_eq!(podman.auth_file.as_deref(), Some(Path::new("/a")));
+    assert_eq!(podman.pull_timeout, Duration::from_secs(3600));
+    assert_eq!(podman.pull_stall, Duration::from_secs(10));
 }
 
 #[test]
@@ -286,7 +291,7 @@ fn a_prefix_begins_with_a_slash_and_has_no_empty_part() {
 #[test]
 fn defaults_follow_the_user() {
     let file = File::default();
-    let socket = |host: &Host| parse(&[]).podman.resolve(&file, host).unwrap();
+    let socket = |host: &Host| parse(&[]).podman.resolve(&file, host).unwrap().socket;
     let state = |host: &Host| {
         parse(&[])
             .controller
@@ -339,6 +344,18 @@ fn another_hosts_podman_is_refused() {
             .to_string()
             .contains("its own host's Podman")
     );
+}
+
+#[test]
+fn a_relative_file_of_credentials_and_a_pull_without_time_are_refused() {
+    for arguments in [
+        ["--auth-file", "auth.json"],
+        ["--pull-timeout", "0s"],
+        ["--pull-stall", "100ms"],
+    ] {
+        let result = parse(&arguments).podman.resolve(&File::default(), &root());
+        assert!(result.unwrap_err().to_string().contains(arguments[0]));
+    }
 }
 
 #[test]

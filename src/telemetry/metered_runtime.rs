@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::metrics::RequestMetrics;
-use crate::manifest::{Protocol, PullPolicy};
+use crate::manifest::Protocol;
 use crate::runtime::{
-    Container, ContainerSpec, ContainerSummary, Image, Labels, Network, Runtime, RuntimeError,
-    RuntimeEvents, Secret, SecretValue, Volume,
+    Container, ContainerSpec, ContainerSummary, Image, Labels, Network, PullReport, Runtime,
+    RuntimeError, RuntimeEvents, Secret, SecretValue, Volume, Wanted,
 };
-use crate::state::{ContainerId, Digest};
+use crate::state::ContainerId;
 
 /// Times each call to the runtime within.
 #[derive(Debug)]
@@ -51,6 +51,7 @@ fn code(error: &RuntimeError) -> &'static str {
         RuntimeError::ImageAbsent { .. } => "image_absent",
         RuntimeError::ImageUnknown { .. } => "image_unknown",
         RuntimeError::ImageDenied { .. } => "image_denied",
+        RuntimeError::AuthFile { .. } => "auth_file",
         RuntimeError::PullFailed { .. } => "pull_failed",
         RuntimeError::NoUserIds => "no_user_ids",
         RuntimeError::Refused { .. } => "refused",
@@ -68,17 +69,18 @@ impl<R: Runtime> Runtime for MeteredRuntime<R> {
             .await
     }
 
-    async fn ensure_image(
+    async fn image(
         &self,
         reference: &str,
-        policy: PullPolicy,
+        wanted: Wanted<'_>,
+        report: &PullReport,
     ) -> Result<Image, RuntimeError> {
-        self.time("ensure_image", self.inner.ensure_image(reference, policy))
-            .await
-    }
-
-    async fn ensure_pinned(&self, reference: &str, digest: &Digest) -> Result<Image, RuntimeError> {
-        self.time("ensure_pinned", self.inner.ensure_pinned(reference, digest))
+        let call = match wanted {
+            Wanted::ByPolicy(_) => "ensure_image",
+            Wanted::Exactly(_) => "ensure_pinned",
+            Wanted::Present(_) => "find_image",
+        };
+        self.time(call, self.inner.image(reference, wanted, report))
             .await
     }
 

@@ -31,6 +31,8 @@ mod policy;
 mod ports;
 mod proxy;
 mod refusal;
+mod registry;
+mod rootless;
 mod runtime;
 mod secrets;
 mod store;

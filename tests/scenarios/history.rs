@@ -81,11 +81,11 @@ async fn a_failure_is_a_warning_among_the_events_and_events_expire() {
     world.put(&blog("web:1")).await;
     world.pass("blog").await.unwrap();
     let events = world.events("blog");
-    assert_eq!(events.len(), 1);
-    assert_eq!(events[0].r#type, EventType::Warning);
-    assert_eq!(events[0].reason, "ContainerExited");
+    assert_eq!((events.len(), events[0].reason.as_str()), (2, "Pulled"));
+    assert_eq!(events[1].r#type, EventType::Warning);
+    assert_eq!(events[1].reason, "ContainerExited");
     assert!(
-        events[0]
+        events[1]
             .message
             .starts_with("deploy ended as failed: service web: ")
     );

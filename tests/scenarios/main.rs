@@ -40,6 +40,7 @@ mod networks;
 mod overlapping;
 mod paused;
 mod policy;
+mod pulling;
 mod refused;
 mod removing;
 mod repairing;

@@ -9,14 +9,14 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::BroadcastStream;
 
 use super::super::{
-    Container, ContainerSpec, ContainerSummary, Image, Labels, Network, Runtime, RuntimeError,
-    RuntimeEvents, Secret, SecretValue, Volume,
+    Container, ContainerSpec, ContainerSummary, Image, Labels, Network, PullProgress, PullReport,
+    Runtime, RuntimeError, RuntimeEvents, Secret, SecretValue, Volume, Wanted,
 };
 use super::MemoryRuntime;
 use super::faults::{Call, unavailable};
 use super::world::{Record, Start};
-use crate::manifest::{Protocol, PullPolicy};
-use crate::state::{ContainerId, Digest};
+use crate::manifest::Protocol;
+use crate::state::ContainerId;
 
 /// Largest answer of a log.
 const LOG_BYTES: usize = 64 * 1024;
@@ -37,8 +37,14 @@ impl MemoryRuntime {
         result
     }
 
-    fn pulled(&self, reference: &str, (image, pulled): (Image, bool)) -> Image {
+    fn pulled(
+        &self,
+        reference: &str,
+        (image, pulled): (Image, bool),
+        report: &PullReport,
+    ) -> Image {
         if pulled {
+            report.pulling(PullProgress::default());
             self.effects.push(format!("pull {reference}"));
         }
         image
@@ -64,21 +70,20 @@ impl Runtime for MemoryRuntime {
         })
     }
 
-    async fn ensure_image(
+    async fn image(
         &self,
         reference: &str,
-        policy: PullPolicy,
+        wanted: Wanted<'_>,
+        report: &PullReport,
     ) -> Result<Image, RuntimeError> {
-        self.call(Call::EnsureImage, reference, || {
-            let image = self.with(|world| world.images.ensure(reference, policy))?;
-            Ok(self.pulled(reference, image))
-        })
-    }
-
-    async fn ensure_pinned(&self, reference: &str, digest: &Digest) -> Result<Image, RuntimeError> {
-        self.call(Call::EnsurePinned, reference, || {
-            let image = self.with(|world| world.images.ensure_pinned(reference, digest))?;
-            Ok(self.pulled(reference, image))
+        let call = match wanted {
+            Wanted::ByPolicy(_) => Call::EnsureImage,
+            Wanted::Exactly(_) => Call::EnsurePinned,
+            Wanted::Present(_) => Call::FindImage,
+        };
+        self.call(call, reference, || {
+            let image = self.with(|world| world.images.obtain(reference, wanted))?;
+            Ok(self.pulled(reference, image, report))
         })
     }
 

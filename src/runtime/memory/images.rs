@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::manifest::PullPolicy;
 use crate::state::Digest;
 
-use super::super::{Image, RuntimeError};
+use super::super::{Image, RuntimeError, Wanted};
 
 /// How a container made from an image behaves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub enum Behaviour {
 pub struct MemoryImage {
     /// Digest of its manifest.
     pub digest: Digest,
+    /// Digest of the index that it is of.
+    pub index: Option<Digest>,
     /// Paths that it declares as volumes.
     pub volumes: Vec<String>,
     /// What its containers do.
@@ -46,6 +48,7 @@ impl MemoryImage {
     pub fn new(content: &str) -> Self {
         Self {
             digest: digest_of(content),
+            index: None,
             volumes: Vec::new(),
             behaves: Behaviour::Ready,
             prints: Vec::new(),
@@ -92,9 +95,15 @@ impl MemoryImage {
         Image {
             id: self.id(),
             digest: self.digest.clone(),
+            known_as: self.known_as(),
             volumes: self.volumes.clone(),
             healthcheck: self.healthcheck,
         }
+    }
+
+    fn known_as(&self) -> Vec<Digest> {
+        let digests = self.index.iter().chain([&self.digest]);
+        digests.cloned().collect()
     }
 }
 
@@ -199,8 +208,27 @@ impl Images {
         Ok(shown)
     }
 
-    /// The image, and whether it had to be pulled.
-    pub(super) fn ensure(
+    /// The wanted image, and whether it had to be pulled.
+    pub(super) fn obtain(
+        &mut self,
+        reference: &str,
+        wanted: Wanted<'_>,
+    ) -> Result<(Image, bool), RuntimeError> {
+        match wanted {
+            Wanted::ByPolicy(policy) => self.ensure(reference, policy),
+            Wanted::Exactly(digest) => self.ensure_pinned(reference, digest),
+            Wanted::Present(digest) => self.present(reference, digest).map(|it| (it, false)),
+        }
+    }
+
+    fn present(&self, reference: &str, digest: &Digest) -> Result<Image, RuntimeError> {
+        let local = self.local.get(digest).map(MemoryImage::shown);
+        local.ok_or_else(|| RuntimeError::ImageAbsent {
+            image: format!("{}@{digest}", repository(reference)),
+        })
+    }
+
+    fn ensure(
         &mut self,
         reference: &str,
         policy: PullPolicy,
@@ -229,19 +257,17 @@ impl Images {
         }
     }
 
-    /// Exactly this image, and whether it had to be pulled.
-    pub(super) fn ensure_pinned(
+    fn ensure_pinned(
         &mut self,
         reference: &str,
         digest: &Digest,
     ) -> Result<(Image, bool), RuntimeError> {
-        if let Some(local) = self.local.get(digest) {
-            return Ok((local.shown(), false));
+        match self.present(reference, digest) {
+            Err(_) if !is_local_only(reference) => {
+                let pinned = format!("{}@{digest}", repository(reference));
+                self.pull(&pinned).map(|pulled| (pulled, true))
+            }
+            local => local.map(|local| (local, false)),
         }
-        let pinned = format!("{}@{digest}", repository(reference));
-        if is_local_only(reference) {
-            return Err(RuntimeError::ImageAbsent { image: pinned });
-        }
-        self.pull(&pinned).map(|pulled| (pulled, true))
     }
 }

@@ -13,8 +13,8 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::super::{
-    Container, ContainerSpec, ContainerState, ContainerSummary, Image, Labels, Network, Runtime,
-    RuntimeError, RuntimeEvents, Secret, SecretValue, Volume,
+    Container, ContainerSpec, ContainerState, ContainerSummary, Image, Labels, Network, PullReport,
+    Runtime, RuntimeError, RuntimeEvents, Secret, SecretValue, Volume, Wanted,
 };
 use super::fault::{Fault, unreadable};
 use super::inspect::state;
@@ -22,8 +22,8 @@ use super::ports;
 use super::socket::Repeat;
 use super::streams::no_container;
 use super::{Podman, bounded, create, faulty};
-use crate::manifest::{Protocol, PullPolicy};
-use crate::state::{ContainerId, Digest};
+use crate::manifest::Protocol;
+use crate::state::ContainerId;
 
 /// Longest single wait; between two of them the container is looked at.
 const WAIT: Duration = Duration::from_secs(5);
@@ -120,16 +120,17 @@ impl Runtime for Podman {
         Ok(ports::is_free(protocol, port))
     }
 
-    async fn ensure_image(
+    async fn image(
         &self,
         reference: &str,
-        policy: PullPolicy,
+        wanted: Wanted<'_>,
+        report: &PullReport,
     ) -> Result<Image, RuntimeError> {
-        self.image_by_policy(reference, policy).await
-    }
-
-    async fn ensure_pinned(&self, reference: &str, digest: &Digest) -> Result<Image, RuntimeError> {
-        self.image_by_digest(reference, digest).await
+        match wanted {
+            Wanted::ByPolicy(policy) => self.image_by_policy(reference, policy, report).await,
+            Wanted::Exactly(digest) => self.image_by_digest(reference, digest, report).await,
+            Wanted::Present(digest) => self.image_present(reference, digest).await,
+        }
     }
 
     async fn list(&self, labels: &Labels) -> Result<Vec<ContainerSummary>, RuntimeError> {

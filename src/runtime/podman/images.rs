@@ -1,18 +1,10 @@
-//! Images: what is local, what has to be pulled, and why a pull failed.
+//! Images: what is local, and what has to be pulled.
 
-use http::Method;
-use http_body_util::BodyExt;
-use serde::Deserialize;
-
-use super::super::{Image, RuntimeError};
+use super::super::{Image, PullReport, RuntimeError};
 use super::fault::{Fault, unreadable};
-use super::socket::encoded;
 use super::{Podman, bounded};
 use crate::manifest::PullPolicy;
 use crate::state::Digest;
-
-/// Longest line of a pull's report.
-const LINE: usize = 1024 * 1024;
 
 impl Podman {
     /// Looks for the image under the policy, and pulls it where needed.
@@ -20,6 +12,7 @@ impl Podman {
         &self,
         reference: &str,
         policy: PullPolicy,
+        report: &PullReport,
     ) -> Result<Image, RuntimeError> {
         check(reference)?;
         // Built or loaded on this host: no registry has it.
@@ -40,10 +33,18 @@ impl Podman {
                 });
             }
             PullPolicy::Always | PullPolicy::IfNotPresent => {
-                self.pull(reference, "always").await?;
+                self.pull(reference, report).await?;
             }
-            // Falls back to a local image when the registry can't be reached.
-            PullPolicy::IfTagChanged => self.pull(reference, "newer").await?,
+            PullPolicy::IfTagChanged => {
+                if let Err(error) = self.pull(reference, report).await {
+                    let local = self.local_image(reference).await?.ok_or(error)?;
+                    tracing::warn!(
+                        image = reference,
+                        "the registry wasn't asked whether the tag moved: the local image is taken"
+                    );
+                    return Ok(local);
+                }
+            }
         }
         self.pulled_image(reference).await
     }
@@ -53,21 +54,28 @@ impl Podman {
         &self,
         reference: &str,
         digest: &Digest,
+        report: &PullReport,
+    ) -> Result<Image, RuntimeError> {
+        match self.image_present(reference, digest).await {
+            Err(RuntimeError::ImageAbsent { image: pinned }) if !is_local_only(reference) => {
+                self.pull(&pinned, report).await?;
+                let image = self.pulled_image(&pinned).await?;
+                Ok(named_by(digest, image))
+            }
+            found => found,
+        }
+    }
+
+    /// Looks for the image with this digest.
+    pub(super) async fn image_present(
+        &self,
+        reference: &str,
+        digest: &Digest,
     ) -> Result<Image, RuntimeError> {
         check(reference)?;
         let pinned = format!("{}@{digest}", repository(reference));
-        if let Some(found) = self.local_image_of(&pinned, digest).await? {
-            return Ok(found);
-        }
-        if is_local_only(reference) {
-            return Err(RuntimeError::ImageAbsent { image: pinned });
-        }
-        self.pull(&pinned, "always").await?;
-        let image = self.pulled_image(&pinned).await?;
-        Ok(Image {
-            digest: digest.clone(),
-            ..image
-        })
+        let found = self.local_image_of(&pinned, digest).await?;
+        found.ok_or(RuntimeError::ImageAbsent { image: pinned })
     }
 
     /// A local image that carries this digest, under whatever name.
@@ -96,10 +104,7 @@ impl Podman {
                 found = self.local_image(id.trim_start_matches("sha256:")).await?;
             }
         }
-        Ok(found.map(|image| Image {
-            digest: digest.clone(),
-            ..image
-        }))
+        Ok(found.map(|image| named_by(digest, image)))
     }
 
     async fn pulled_image(&self, reference: &str) -> Result<Image, RuntimeError> {
@@ -126,6 +131,10 @@ impl Podman {
         let (Some(id), Some(digest)) = (inspected.id, digest) else {
             return Err(unreadable().of_call("inspect image"));
         };
+        let known_as = own_digests(reference, &digests)
+            .filter_map(|own| own.split_once('@'))
+            .map(|(_, digest)| Digest::new(digest))
+            .collect();
         let volumes = inspected.config.and_then(|config| config.volumes);
         let mut volumes: Vec<_> = volumes.unwrap_or_default().into_keys().collect();
         volumes.sort();
@@ -134,76 +143,21 @@ impl Podman {
         Ok(Some(Image {
             id,
             digest,
+            known_as,
             volumes,
             // An image may take back the one of its base with NONE.
             healthcheck: test.is_some_and(|kind| kind != "NONE"),
         }))
     }
-
-    /// Pulls; the answer is 200 whatever comes of it, and its report tells.
-    async fn pull(&self, reference: &str, policy: &str) -> Result<(), RuntimeError> {
-        let path = format!(
-            "/images/pull?reference={}&policy={policy}",
-            encoded(reference)
-        );
-        let report = bounded("pull", self.deadlines.pull, async {
-            let mut body = self.socket.stream(Method::POST, &path).await?;
-            let mut report = Report::default();
-            while let Some(frame) = body.frame().await {
-                let frame = frame.map_err(|error| Fault::Lost(error.to_string()))?;
-                if let Ok(data) = frame.into_data() {
-                    report.read(&data);
-                }
-            }
-            report.finish();
-            Ok(report)
-        })
-        .await?;
-        let error = match report {
-            Ok(Report {
-                error: Some(error), ..
-            }) => error,
-            Ok(Report { done: true, .. }) => return Ok(()),
-            Ok(_) => "the report of the pull was cut off".to_owned(),
-            Err(Fault::Said { message, .. }) => message,
-            Err(fault) => return Err(fault.of_call("pull")),
-        };
-        Err(pull_error(reference, &error))
-    }
 }
 
-/// What a pull told so far.
-#[derive(Default)]
-struct Report {
-    line: Vec<u8>,
-    error: Option<String>,
-    done: bool,
-}
-
-#[derive(Deserialize)]
-struct ReportLine {
-    error: Option<String>,
-    id: Option<String>,
-}
-
-impl Report {
-    fn read(&mut self, data: &[u8]) {
-        for byte in data {
-            match byte {
-                b'\n' => self.finish(),
-                byte if self.line.len() < LINE => self.line.push(*byte),
-                _ => {}
-            }
-        }
+/// The image, called by this one of its digests.
+fn named_by(digest: &Digest, mut image: Image) -> Image {
+    image.digest = digest.clone();
+    if !image.known_as.contains(digest) {
+        image.known_as.push(digest.clone());
     }
-
-    fn finish(&mut self) {
-        if let Ok(line) = serde_json::from_slice::<ReportLine>(&self.line) {
-            self.error = self.error.take().or(line.error.filter(|it| !it.is_empty()));
-            self.done |= line.id.is_some_and(|id| !id.is_empty());
-        }
-        self.line.clear();
-    }
+    image
 }
 
 /// Whether the image can only come from this host.
@@ -212,7 +166,7 @@ fn is_local_only(reference: &str) -> bool {
 }
 
 /// The repository of a reference: no tag, no digest.
-fn repository(reference: &str) -> &str {
+pub(super) fn repository(reference: &str) -> &str {
     let name = reference
         .split_once('@')
         .map_or(reference, |(name, _)| name);
@@ -243,11 +197,7 @@ fn check(reference: &str) -> Result<(), RuntimeError> {
 /// The same image may have come from another registry with another digest.
 pub(super) fn digest_of(reference: &str, main: Option<String>, all: &[String]) -> Option<Digest> {
     let main = main.filter(|digest| digest.starts_with("sha256:"));
-    let mine = |digest: &&str| {
-        let (name, _) = digest.split_once('@').unwrap_or_default();
-        name == repository(reference)
-    };
-    let known: Vec<_> = all.iter().map(String::as_str).filter(mine).collect();
+    let known: Vec<_> = own_digests(reference, all).collect();
     let main_known = main
         .as_deref()
         .is_some_and(|main| known.is_empty() || known.iter().any(|digest| digest.ends_with(main)));
@@ -258,38 +208,11 @@ pub(super) fn digest_of(reference: &str, main: Option<String>, all: &[String]) -
     Some(Digest::new(digest))
 }
 
-/// Tells a sure answer of the registry from a failure that may pass.
-pub(super) fn pull_error(reference: &str, error: &str) -> RuntimeError {
-    let image = reference.to_owned();
-    // The cause comes after the image's name, which may itself read like one.
-    let (_, cause) = error
-        .rsplit_once(repository(reference))
-        .unwrap_or(("", error));
-    let cause = Fault::said(500, cause);
-    let unknown = [
-        "manifest unknown",
-        "name unknown",
-        "repository name not known",
-        "statuscode: 404",
-        "404 (not found)",
-        "invalid reference format",
-        "repository name must be",
-    ];
-    let denied = [
-        "unauthorized",
-        "authentication required",
-        "statuscode: 401",
-        "statuscode: 403",
-    ];
-    let refuses = cause.says(&denied) || cause.says(&["denied"]) && !cause.says(&["permission"]);
-    if cause.says(&["image not known"]) {
-        RuntimeError::ImageAbsent { image }
-    } else if cause.says(&unknown) {
-        RuntimeError::ImageUnknown { image }
-    } else if refuses {
-        RuntimeError::ImageDenied { image }
-    } else {
-        let (Fault::Said { message, .. } | Fault::Lost(message)) = Fault::said(500, error);
-        RuntimeError::PullFailed { image, message }
-    }
+/// The digests of the reference's own repository, each with its name.
+fn own_digests<'d>(reference: &str, all: &'d [String]) -> impl Iterator<Item = &'d str> {
+    let mine = |digest: &&str| {
+        let (name, _) = digest.split_once('@').unwrap_or_default();
+        name == repository(reference)
+    };
+    all.iter().map(String::as_str).filter(mine)
 }

@@ -11,10 +11,12 @@
 //! - [`fault`]: what a client says when a call fails.
 //! - [`create`], [`host_files`], [`inspect`], [`images`]: to and from Podman's JSON.
 //! - [`secrets`]: secrets, and the list of volumes.
+//! - [`pull`], with the credentials of [`auth`]: what it tells, and why it failed.
 //! - [`streams`]: logs, events, and the output of a command.
 //! - [`userns`]: whether `userns: auto` can work.
 //! - [`calls`]: the [`Runtime`](super::Runtime) trait on top.
 
+mod auth;
 mod calls;
 mod create;
 mod fault;
@@ -22,6 +24,7 @@ mod host_files;
 mod images;
 mod inspect;
 mod ports;
+mod pull;
 mod secrets;
 mod socket;
 mod streams;
@@ -37,6 +40,7 @@ use super::{
     Applied, Container, ContainerState, ContainerSummary, Labels, Runtime as _, RuntimeError,
     deadline,
 };
+pub use auth::{AuthFile, AuthFileError};
 use fault::Fault;
 use inspect::Inspected;
 use socket::{Socket, encoded};
@@ -56,6 +60,8 @@ pub struct Deadlines {
     pub remove: Duration,
     /// Pulling an image.
     pub pull: Duration,
+    /// Without a byte of an image that is being pulled.
+    pub stall: Duration,
 }
 
 impl Default for Deadlines {
@@ -67,6 +73,7 @@ impl Default for Deadlines {
             signal: deadline::SIGNAL,
             remove: deadline::REMOVE,
             pull: deadline::PULL,
+            stall: deadline::STALL,
         }
     }
 }
@@ -81,6 +88,7 @@ impl Deadlines {
             signal: span,
             remove: span,
             pull: span,
+            stall: span,
         }
     }
 }
@@ -91,6 +99,7 @@ pub struct Podman {
     api: podman_api::Podman,
     socket: Socket,
     deadlines: Deadlines,
+    auth_file: Option<AuthFile>,
 }
 
 impl Podman {
@@ -108,7 +117,15 @@ impl Podman {
             api: podman_api::Podman::unix(path),
             socket: Socket::new(path),
             deadlines: Deadlines::default(),
+            auth_file: None,
         })
+    }
+
+    /// The same with credentials from this file, instead of the service's own ones.
+    #[must_use]
+    pub fn with_auth_file(mut self, file: Option<AuthFile>) -> Self {
+        self.auth_file = file;
+        self
     }
 
     /// The same with other deadlines.

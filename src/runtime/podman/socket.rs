@@ -4,7 +4,7 @@
 //!   and keeps the whole answer, environment and all;
 //! - `create`, where its options misspell `no_new_privileges`;
 //! - `wait` with an interval, and for more than one condition;
-//! - a pull whose report carries an error;
+//! - a pull, whose report carries an error, and its credentials;
 //! - a secret's value, as it is and without quotes;
 //! - events and logs, read frame by frame.
 //!
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use http::{Method, Request, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
@@ -29,6 +29,8 @@ use super::fault::{Fault, unreadable};
 
 /// Understood by every Podman from 4.0 on.
 const API: &str = "/v4.0.0/libpod";
+/// Credentials for a registry.
+const REGISTRY_AUTH: HeaderName = HeaderName::from_static("x-registry-auth");
 /// Connections kept for later.
 const IDLE: usize = 8;
 /// Largest answer that is read at once.
@@ -127,12 +129,38 @@ impl Socket {
         Ok(answer)
     }
 
-    /// Sends a request and reads the head of the answer; an error status is a fault.
+    /// The same of whichever API the path is of, with credentials for a registry.
+    pub(super) async fn stream_to(
+        &self,
+        method: Method,
+        path: &str,
+        credentials: Option<HeaderValue>,
+    ) -> Result<Incoming, Fault> {
+        let credentials = credentials.map(|value| (REGISTRY_AUTH, value));
+        let (_, answer) = self
+            .send(method, path, Body::None, credentials, Repeat::Safe)
+            .await?;
+        Ok(answer)
+    }
+
     async fn ask(
         &self,
         method: Method,
         path: &str,
         body: Body<'_>,
+        repeat: Repeat,
+    ) -> Result<(Option<Sender>, Incoming), Fault> {
+        let path = format!("{API}{path}");
+        self.send(method, &path, body, None, repeat).await
+    }
+
+    /// Sends a request and reads the head of the answer; an error status is a fault.
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Body<'_>,
+        more: Option<(HeaderName, HeaderValue)>,
         repeat: Repeat,
     ) -> Result<(Option<Sender>, Incoming), Fault> {
         let kind = match body {
@@ -145,11 +173,15 @@ impl Socket {
             Body::Bytes(bytes) => bytes,
         };
         let request = || {
-            Request::builder()
+            let mut request = Request::builder()
                 .method(method.clone())
-                .uri(format!("{API}{path}"))
+                .uri(path)
                 .header(header::HOST, "podman")
-                .header(header::CONTENT_TYPE, kind)
+                .header(header::CONTENT_TYPE, kind);
+            if let Some((name, value)) = &more {
+                request = request.header(name, value);
+            }
+            request
                 .body(Full::new(body.clone()))
                 .map_err(|error| Fault::said(400, &error.to_string()))
         };

@@ -6,8 +6,9 @@ use serde_json::json;
 
 use super::create;
 use super::fault::Fault;
-use super::images::{digest_of, pull_error};
+use super::images::digest_of;
 use super::inspect::Inspected;
+use super::pull::pull_error;
 use super::socket::encoded;
 use super::streams::Tail;
 use super::*;
@@ -227,7 +228,11 @@ async fn a_reference_that_would_be_another_path_is_no_image() {
     let podman = Podman::connect("unix:///nowhere/podman.sock").unwrap();
     for reference in ["../containers/web", "web?x=y", "a//b", "web#1", "a b", ""] {
         let error = podman
-            .image_by_policy(reference, crate::manifest::PullPolicy::Never)
+            .image_by_policy(
+                reference,
+                crate::manifest::PullPolicy::Never,
+                &crate::runtime::PullReport::silent(),
+            )
             .await;
         assert!(
             matches!(error, Err(RuntimeError::ImageUnknown { .. })),

@@ -100,7 +100,7 @@ impl Image {
     }
 
     /// What its PID 1 is.
-    fn command(self) -> [&'static str; 3] {
+    pub fn command(self) -> [&'static str; 3] {
         if self == Self::UdpEcho {
             return ["/bin/perl", "/bin/udp-echo", "5353"];
         }
@@ -125,14 +125,24 @@ impl Image {
     }
 }
 
-/// Puts every demo image into a Podman storage root that doesn't exist yet.
-pub fn copy_into(root: &Path) {
+/// The storage with all images, in a sandbox that is there as long as the tests run.
+fn store() -> &'static (Sandbox, PathBuf) {
     static STORE: OnceLock<(Sandbox, PathBuf)> = OnceLock::new();
-    let (_, store) = STORE.get_or_init(|| {
+    STORE.get_or_init(|| {
         let sandbox = Sandbox::new(Net::Own);
         let store = import_all(&sandbox);
         (sandbox, store)
-    });
+    })
+}
+
+/// The demo's root file system, as a layer of an image.
+pub fn rootfs_tar() -> PathBuf {
+    store().0.dir().join("rootfs.tar")
+}
+
+/// Puts every demo image into a Podman storage root that doesn't exist yet.
+pub fn copy_into(root: &Path) {
+    let (_, store) = store();
     let copied = Command::new("cp")
         .arg("--archive")
         .args([store.as_path(), root])

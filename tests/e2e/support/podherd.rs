@@ -29,6 +29,8 @@ pub struct Options {
     pub number: u16,
     /// The node's name.
     pub node: &'static str,
+    /// Whether Podman's socket and the state folder are for it to find.
+    pub defaults: bool,
     /// What `--etcd` says.
     pub store: Store,
     /// Arguments added at the end.
@@ -43,6 +45,7 @@ impl Default for Options {
             verb: "run",
             number: 0,
             node: "host-a",
+            defaults: false,
             store: Store::World,
             arguments: Vec::new(),
             environment: Vec::new(),
@@ -87,17 +90,19 @@ impl Podherd {
         for (name, value) in &options.environment {
             command.arg(format!("{name}={value}"));
         }
-        command.arg(env!("CARGO_BIN_EXE_podherd")).arg(options.verb);
+        command.arg(world.sandbox.podherd()).arg(options.verb);
         match &options.store {
             Store::World => _ = command.args(["--etcd", &world.etcd.url()]),
             Store::At(url) => _ = command.args(["--etcd", url]),
             Store::Unnamed => {}
         }
         if options.verb != "proxy" {
-            command.args(["--podman", &world.podman.url(), "--node", options.node]);
-            command
-                .arg("--state-dir")
-                .arg(Self::state_dir_of(world, options.number));
+            command.args(["--node", options.node]);
+        }
+        if options.verb != "proxy" && !options.defaults {
+            let state_dir = Self::state_dir_of(world, options.number);
+            command.args(["--podman", &world.podman.url(), "--state-dir"]);
+            command.arg(state_dir);
         }
         if options.verb != "controller" {
             command.args(["--http", &Self::http_of(options.number)]);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use super::wait::within;
 #[derive(Debug)]
 pub struct Podman {
     home: PathBuf,
+    socket: PathBuf,
     log: PathBuf,
     service: Option<Process>,
 }
@@ -27,8 +28,19 @@ impl Podman {
         let home = sandbox.dir().join("podman");
         fs::create_dir(&home).expect("Podman's directory");
         images::copy_into(&home.join("root"));
+        let socket = match sandbox.user() {
+            Some(user) => {
+                user.give(sandbox, &home);
+                let socket = user.socket();
+                let dir = socket.parent().expect("a directory");
+                sandbox.run("mkdir", ["--parents".as_ref(), dir.as_os_str()]);
+                socket
+            }
+            None => home.join("podman.sock"),
+        };
         let mut podman = Self {
             log: home.join("service.log"),
+            socket,
             home,
             service: None,
         };
@@ -43,7 +55,7 @@ impl Podman {
 
     /// The API's socket.
     pub fn socket(&self) -> PathBuf {
-        self.home.join("podman.sock")
+        self.socket.clone()
     }
 
     /// Kills the service with -9. Containers go on running.
@@ -56,7 +68,8 @@ impl Podman {
     /// Starts the service again, on the same socket and storage.
     pub fn start_service(&mut self, sandbox: &Sandbox) {
         assert!(self.service.is_none(), "the service runs already");
-        let _ = fs::remove_file(self.socket());
+        let socket = sandbox.outside(&self.socket);
+        let _ = fs::remove_file(&socket);
         let mut command = command(sandbox, &self.home, "podman");
         command.args(["system", "service", "--time=0", &self.url()]);
         let mut service = Process::spawn(command, &self.log);
@@ -69,7 +82,7 @@ impl Podman {
                     "podman ended: {}",
                     tail(&self.log, 20)
                 );
-                ping(&self.socket())
+                ping(&socket)
             },
         );
         self.service = Some(service);
@@ -89,8 +102,7 @@ impl Podman {
     /// Runs `podman …` on the same storage; panics when it fails; answers its output.
     #[track_caller]
     pub fn run(&self, sandbox: &Sandbox, arguments: &[&str]) -> String {
-        let mut command = command(sandbox, &self.home, "podman");
-        let output = command.args(arguments).output().expect("podman starts");
+        let output = self.output(sandbox, arguments);
         assert!(
             output.status.success(),
             "podman {arguments:?}: {}\n{}",
@@ -100,6 +112,12 @@ impl Podman {
         String::from_utf8_lossy(&output.stdout)
             .trim_end()
             .to_owned()
+    }
+
+    /// The same whatever comes of it.
+    pub fn output(&self, sandbox: &Sandbox, arguments: &[&str]) -> Output {
+        let mut command = command(sandbox, &self.home, "podman");
+        command.args(arguments).output().expect("podman starts")
     }
 
     /// All containers, running or not, as `podman ps` describes them.
@@ -145,8 +163,24 @@ pub fn command(sandbox: &Sandbox, home: &Path, program: &str) -> Command {
     if !conf.exists() {
         fs::write(&conf, containers_conf(home)).expect("containers.conf");
     }
+    let registries = home.join("registries.conf");
+    if !registries.exists() {
+        fs::write(&registries, registries_conf()).expect("registries.conf");
+    }
     let mut command = sandbox.command("env");
     command
+        .args([
+            "--unset",
+            "XDG_RUNTIME_DIR",
+            "--unset",
+            "REGISTRY_AUTH_FILE",
+        ])
+        // Logins of the host are not the tests'.
+        .arg(format!("HOME={}", home.display()))
+        .arg(format!(
+            "CONTAINERS_REGISTRIES_CONF={}",
+            registries.display()
+        ))
         .arg("PODMAN_IGNORE_CGROUPSV1_WARNING=1")
         .arg(format!("CONTAINERS_CONF={}", conf.display()))
         .arg(format!("TMPDIR={}", home.display()))
@@ -175,6 +209,14 @@ fn containers_conf(home: &Path) -> String {
         conf.push_str("default_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n");
     }
     conf
+}
+
+/// The tests' registry speaks plain HTTP.
+fn registries_conf() -> String {
+    format!(
+        "unqualified-search-registries = []\n[[registry]]\nlocation = \"{}\"\ninsecure = true\n",
+        super::registry::ADDRESS
+    )
 }
 
 /// Whether this process holds `CAP_SYS_RESOURCE`.

@@ -9,6 +9,8 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -16,7 +18,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+use super::rootless::User;
 use super::wait::within;
 
 /// Which network a sandbox has.
@@ -35,6 +39,7 @@ pub struct Sandbox {
     net: Net,
     holder: Child,
     init: u32,
+    user: Option<User>,
 }
 
 const TOOLS: [(&str, &str); 9] = [
@@ -69,7 +74,7 @@ impl Sandbox {
     /// Makes the namespaces.
     pub fn new(net: Net) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        Self::require_tools();
+        require_tools(&TOOLS);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         // Short: a Unix socket's path has room for 107 bytes.
         let dir = PathBuf::from(format!("/tmp/podherd-e2e-{}-{number}", std::process::id()));
@@ -103,7 +108,34 @@ impl Sandbox {
             net,
             holder,
             init,
+            user: None,
         }
+    }
+
+    /// Namespaces in whose inside an ordinary user lives: commands are that user's.
+    pub fn of_user() -> Self {
+        let mut sandbox = Self::new(Net::Own);
+        sandbox.user = Some(User::create(&sandbox));
+        sandbox
+    }
+
+    /// The user whose commands run inside, when it isn't root.
+    pub fn user(&self) -> Option<&User> {
+        self.user.as_ref()
+    }
+
+    /// The program under test, where whoever runs it may read it.
+    pub fn podherd(&self) -> PathBuf {
+        match self.user {
+            Some(_) => self.dir.join("podherd"),
+            None => PathBuf::from(env!("CARGO_BIN_EXE_podherd")),
+        }
+    }
+
+    /// What a path inside is outside.
+    pub fn outside(&self, path: &Path) -> PathBuf {
+        let inside = path.strip_prefix("/").expect("a path from / on");
+        PathBuf::from(format!("/proc/{}/root", self.init)).join(inside)
     }
 
     /// A directory of this sandbox, by the same path inside and outside.
@@ -118,13 +150,43 @@ impl Sandbox {
 
     /// A command that runs inside.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = self.enter();
+        if let Some(user) = &self.user {
+            user.enter(&mut command);
+        }
+        command.arg(program);
+        command
+    }
+
+    /// A command that runs inside as root, whoever else lives there.
+    pub fn command_of_root(&self, program: &str) -> Command {
+        let mut command = self.enter();
+        command.arg(program);
+        command
+    }
+
+    fn enter(&self) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["--target", &self.init.to_string(), "--mount", "--pid"]);
         if self.net == Net::Own {
             command.arg("--net");
         }
-        command.arg("--").arg(program).stdin(Stdio::null());
+        command.arg("--").stdin(Stdio::null());
         command
+    }
+
+    /// A socket of this process that listens inside.
+    pub fn listen(&self, address: &str) -> TcpListener {
+        let namespace = format!("/proc/{}/ns/net", self.init);
+        let address = address.to_owned();
+        // Only this thread goes there; the socket stays.
+        let listen = move || {
+            let namespace = File::open(namespace).expect("the sandbox's network");
+            let network = Some(LinkNameSpaceType::Network);
+            move_into_link_name_space(namespace.as_fd(), network).expect("setns");
+            TcpListener::bind(address).expect("a listener")
+        };
+        std::thread::spawn(listen).join().expect("a listener")
     }
 
     /// Runs a command to its end; panics unless it succeeds; answers its output.
@@ -146,25 +208,27 @@ impl Sandbox {
         );
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
+}
 
-    fn require_tools() {
-        let path = std::env::var("PATH").unwrap_or_default();
-        let places: Vec<_> = path
-            .split(':')
-            .chain(["/usr/sbin", "/sbin"])
-            .map(Path::new)
-            .collect();
-        let missing: Vec<_> = TOOLS
-            .iter()
-            .filter(|(tool, _)| !places.iter().any(|place| place.join(tool).exists()))
-            .map(|(_, package)| *package)
-            .collect();
-        assert!(
-            missing.is_empty(),
-            "the end-to-end tests need the Debian packages {}: run `make setup`",
-            missing.join(" ")
-        );
-    }
+/// Fails with the packages to install when programs are missing.
+#[track_caller]
+pub fn require_tools(tools: &[(&str, &str)]) {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let places: Vec<_> = path
+        .split(':')
+        .chain(["/usr/sbin", "/sbin"])
+        .map(Path::new)
+        .collect();
+    let missing: Vec<_> = tools
+        .iter()
+        .filter(|(tool, _)| !places.iter().any(|place| place.join(tool).exists()))
+        .map(|(_, package)| *package)
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "the end-to-end tests need the Debian packages {}: run `make setup`",
+        missing.join(" ")
+    );
 }
 
 impl Drop for Sandbox {

@@ -35,7 +35,15 @@ impl World {
 
     /// The same on the network that is asked for.
     pub fn start_on(net: Net) -> Self {
-        let sandbox = Sandbox::new(net);
+        Self::inside(Sandbox::new(net))
+    }
+
+    /// One in which everything is an ordinary user's, and nothing root's.
+    pub fn of_user() -> Self {
+        Self::inside(Sandbox::of_user())
+    }
+
+    fn inside(sandbox: Sandbox) -> Self {
         let etcd = Etcd::start(&sandbox, "etcd");
         let podman = Podman::start(&sandbox);
         Self {

@@ -18,5 +18,5 @@ mod watch;
 mod world;
 
 pub use cut::Cut;
-pub use manifest::{Manifest, app, blog};
+pub use manifest::{Manifest, app, blog, reference};
 pub use world::{PRINTED, SECRET, World, name};

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use podherd::manifest::{Protocol, PullPolicy};
+use podherd::manifest::Protocol;
 use podherd::runtime::{
-    Container, ContainerSpec, ContainerSummary, Image, Labels, Network, Runtime, RuntimeError,
-    RuntimeEvents, Secret, SecretValue, Volume,
+    Container, ContainerSpec, ContainerSummary, Image, Labels, Network, PullReport, Runtime,
+    RuntimeError, RuntimeEvents, Secret, SecretValue, Volume, Wanted,
 };
-use podherd::state::{ContainerId, Digest};
+use podherd::state::ContainerId;
 
 use super::cut::Gate;
 use super::watch::Watch;
@@ -55,18 +55,26 @@ impl Runtime for WatchedRuntime {
         self.watch.runtime.port_is_free(protocol, port).await
     }
 
-    async fn ensure_image(
+    async fn image(
         &self,
         reference: &str,
-        policy: PullPolicy,
+        wanted: Wanted<'_>,
+        report: &PullReport,
     ) -> Result<Image, RuntimeError> {
-        let takes = *self.watch.pulls_take.lock().unwrap();
-        tokio::time::sleep(takes).await;
-        self.watch.runtime.ensure_image(reference, policy).await
-    }
-
-    async fn ensure_pinned(&self, reference: &str, digest: &Digest) -> Result<Image, RuntimeError> {
-        self.watch.runtime.ensure_pinned(reference, digest).await
+        let local = match wanted {
+            Wanted::ByPolicy(_) => false,
+            Wanted::Present(_) => true,
+            Wanted::Exactly(digest) => {
+                let present = Wanted::Present(digest);
+                let found = self.watch.runtime.image(reference, present, report);
+                found.await.is_ok()
+            }
+        };
+        if !local {
+            let takes = *self.watch.pulls_take.lock().unwrap();
+            tokio::time::sleep(takes).await;
+        }
+        self.watch.runtime.image(reference, wanted, report).await
     }
 
     async fn list(&self, labels: &Labels) -> Result<Vec<ContainerSummary>, RuntimeError> {
