@@ -156,11 +156,17 @@ impl Run<'_> {
         NeededSecrets::of(self.app, self.ownership.incarnation, spec)
     }
 
-    /// Whether the container of this service gets any; also when that can't be told.
+    /// Whether the container of this service gets any, be it the one that is being made
+    /// or the one that serves; also when that can't be told.
     pub(super) fn has_secrets(&self, service: &ServiceName) -> bool {
-        let candidate = self.candidate(service);
-        let pinned = candidate.and_then(|it| self.pinned_at(service, it.revision));
-        pinned.map_or(true, |pinned| references(&pinned.spec).next().is_some())
+        let made = self.candidates.get(service).map(|made| made.revision);
+        let serves = self.active.services.get(service).map(|it| it.revision);
+        let mut revisions = made.into_iter().chain(serves).peekable();
+        revisions.peek().is_none()
+            || revisions.any(|revision| {
+                let pinned = self.pinned_at(service, revision);
+                pinned.map_or(true, |pinned| references(&pinned.spec).next().is_some())
+            })
     }
 
     /// The files' versions just before the create, which copies them. One that changes

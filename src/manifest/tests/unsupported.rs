@@ -38,8 +38,8 @@ fn fields_of_a_service() {
 
 #[test]
 fn what_says_nothing_is_no_use_of_a_field() {
-    let lines = ["tcp: []", "logging:"];
-    parse("blog", web(&lines).as_bytes()).unwrap();
+    let text = web(&[]) + "  placement:\n";
+    parse("blog", text.as_bytes()).unwrap();
 }
 
 #[test]
@@ -55,7 +55,12 @@ fn what_an_app_writes_of_itself_is_supported() {
 fn they_are_reported_beside_other_problems() {
     let error = parse(
         "blog",
-        web(&["logging: {driver: journald}", "user: \":\""]).as_bytes(),
+        web(&[
+            "ports: [{name: a, container: 1}]",
+            "http: [{host: a.example.com, port: a, tls: auto}]",
+            "user: \":\"",
+        ])
+        .as_bytes(),
     )
     .unwrap_err();
     assert_eq!(error.problems().len(), 2);
