@@ -14,7 +14,7 @@ use crate::controller::{
 };
 use crate::manifest::NodeName;
 use crate::policy::{HostPolicy, NodePolicy};
-use crate::probe::NetworkProber;
+use crate::probe::{NetworkProber, Prober, Vitals};
 use crate::reconcile::{Context, Observer, Ports, Reconciler};
 use crate::runtime::Runtime;
 use crate::settings::ControllerSettings;
@@ -74,6 +74,7 @@ impl World {
         observer: Arc<dyn Observer>,
         cancel: &CancellationToken,
     ) -> Reconciler {
+        let prober: Arc<dyn Prober> = Arc::new(NetworkProber);
         Reconciler::new(Context {
             node: self.node.clone(),
             records: Records::new(
@@ -89,10 +90,16 @@ impl World {
                 authority.clone(),
                 cancel,
             )),
-            prober: Arc::new(NetworkProber),
+            vitals: Vitals::new(
+                Arc::clone(&prober),
+                Arc::clone(&self.runtime),
+                Arc::clone(&self.entropy),
+            ),
+            prober,
             clock: Arc::clone(&self.clock),
             entropy: Arc::clone(&self.entropy),
             ports: Arc::new(Ports::new(self.node.clone(), ports)),
+            networks: Arc::default(),
             newest,
             observer,
         })

@@ -2,7 +2,7 @@
 //!
 //! Commands take settings apart, put the parts of Podherd together, and show
 //! what came of it. `process` is what those that stay have in common, `connect`
-//! how etcd and Podman are reached, `assemble` how the reconciler and the
+//! how etcd and Podman are reached, `holdings` what apps own there, `assemble` how the reconciler and the
 //! controller are put together.
 
 // The comments of options are what `--help` shows: plain text.
@@ -11,12 +11,16 @@
 mod assemble;
 mod connect;
 mod controller;
+mod holdings;
 mod plan;
 mod process;
 mod proxy;
+mod purge;
 mod run;
 mod schema;
+mod secret;
 mod validate;
+mod volumes;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -64,6 +68,15 @@ enum Command {
     /// Check manifests offline, as the controller would
     #[command(after_help = EXIT_CODES)]
     Validate(validate::Arguments),
+    /// Set, list and delete the secrets that belong to an app
+    #[command(after_help = EXIT_CODES)]
+    Secret(secret::Arguments),
+    /// List the volumes of live and of removed apps
+    #[command(after_help = EXIT_CODES)]
+    Volumes(volumes::Arguments),
+    /// Delete for good one volume or secret that a removed app left
+    #[command(after_help = EXIT_CODES)]
+    Purge(purge::Arguments),
     /// Print the manifest's JSON Schema, for editors
     Schema,
     /// Print the version
@@ -80,6 +93,9 @@ pub fn main() -> ExitCode {
         Command::Proxy(arguments) => wait_for(proxy::run(arguments)),
         Command::Plan(arguments) => wait_for(plan::run(arguments)),
         Command::Validate(arguments) => validate::run(&arguments, &mut io::stdout().lock()),
+        Command::Secret(arguments) => wait_for(secret::run(arguments)),
+        Command::Volumes(arguments) => wait_for(volumes::run(arguments)),
+        Command::Purge(arguments) => wait_for(purge::run(arguments)),
         Command::Schema => schema::run(&mut io::stdout().lock()).map(|()| WELL),
         Command::Version => say(&format!("podherd {}", env!("CARGO_PKG_VERSION"))).map(|()| WELL),
     };

@@ -1,5 +1,6 @@
 //! `podherd proxy`: the data plane alone.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -41,18 +42,17 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let etcd = arguments.etcd.resolve(&file)?;
     let node = arguments.node.resolve(&file, &Host::here())?;
     let settings = arguments.proxy.resolve(&file)?;
-    let process = Process::start(
-        &arguments.log.resolve(&file),
-        arguments.listen.resolve(&file),
-    )
-    .await?;
+    let listen = arguments.listen.resolve(&file);
+    let process = Process::start(&arguments.log.resolve(&file), listen).await?;
 
     let Some(store) = process.unless_stopped(connect::etcd(&etcd, &process)).await else {
         process.end();
         return Ok(());
     };
     let store = store?;
-    let serving = Serving::start(settings, node, store, Keys::new(&etcd.prefix), &process).await?;
+    let keys = Keys::new(&etcd.prefix);
+    let reserved = BTreeSet::from([listen.port()]);
+    let serving = Serving::start(settings, node, store, keys, &process, reserved).await?;
     serving.until(process.stop.cancelled()).await;
     process.end();
     Ok(())
@@ -67,19 +67,23 @@ pub(super) struct Serving {
 }
 
 impl Serving {
-    /// Binds the listeners; the graph may come later.
+    /// Binds the HTTP listeners; the graph may come later. No app can listen on a
+    /// reserved TCP port.
     pub(super) async fn start(
         settings: ProxySettings,
         node: NodeName,
         store: Arc<dyn Store>,
         keys: Keys,
         process: &Process,
+        reserved: BTreeSet<u16>,
     ) -> Result<Self, ProxyError> {
         let stop = CancellationToken::new();
         let options = proxy::ProxyOptions {
             node,
             name: settings.name,
             listeners: settings.http,
+            l4_bind: settings.l4_bind,
+            reserved,
             limits: Limits::default(),
         };
         let registry = process.metrics.registry();

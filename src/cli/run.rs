@@ -1,6 +1,7 @@
 //! `podherd run`: controller and proxy in one process, with an etcd of its own
 //! where that is wanted.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::assemble::{Control, World};
@@ -48,11 +49,12 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let node = arguments.node.resolve(&file, &host)?;
     let settings = arguments.controller.resolve(&file, &host)?;
     let proxy = arguments.proxy.resolve(&file)?;
-    let process = Process::start(
-        &arguments.log.resolve(&file),
-        arguments.listen.resolve(&file),
-    )
-    .await?;
+    let listen = arguments.listen.resolve(&file);
+    let process = Process::start(&arguments.log.resolve(&file), listen).await?;
+    let mut reserved = BTreeSet::from([listen.port()]);
+    if let EtcdChoice::Local(local) = &etcd {
+        reserved.insert(local.port);
+    }
 
     let reach = async {
         let (options, local) = match etcd {
@@ -92,6 +94,7 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Arc::clone(&store),
         keys.clone(),
         &process,
+        reserved,
     )
     .await?;
     let control = Control {

@@ -33,6 +33,14 @@ impl Work for Passes {
         self.reconciler.begin_term().await;
     }
 
+    fn end_term(&self) {
+        self.reconciler.end_term();
+    }
+
+    async fn noticed(&self) -> AppName {
+        self.reconciler.unhealthy().await
+    }
+
     async fn run(&self, app: &AppName, cancel: CancellationToken) -> Next {
         let began = Instant::now();
         let pass = self.reconciler.reconcile(app, &cancel);

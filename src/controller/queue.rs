@@ -46,6 +46,15 @@ pub trait Work: Send + Sync + fmt::Debug {
     /// A term of leadership begins: forgets what held only in the one before.
     async fn begin_term(&self) {}
 
+    /// The term is over: ends what only goes on while this controller leads.
+    fn end_term(&self) {}
+
+    /// The next app that has to be looked at because of what this work itself keeps
+    /// watching. Never returns where it watches nothing.
+    async fn noticed(&self) -> AppName {
+        std::future::pending().await
+    }
+
     /// Works on the app. Returns soon after `cancel`, at a point where it is
     /// safe to stop.
     async fn run(&self, app: &AppName, cancel: CancellationToken) -> Next;

@@ -1,8 +1,9 @@
 //! The controller's life: know the store, campaign, lead, stand by, leave.
 //!
-//! While it leads, some tasks run side by side, a *term*: the queue with its
-//! work, the watches of manifests, requests and the policy, the runtime's events, the
-//! resync, and the memory of how far the store has come. When leadership is lost or the process
+//! While it leads, a few tasks run side by side, a *term*: the queue with its
+//! work and what that notices by itself, the watches of the manifests, of the requests
+//! and of the policy, the runtime's events, the resync, and the memory of how far the
+//! store has come. When leadership is lost or the process
 //! is told to stop, all of them are cancelled, and what was being worked on is
 //! waited for: it ends at the next safe point. Workloads go on, always.
 
@@ -17,7 +18,7 @@ use super::host::{HostError, KnownStore};
 use super::known::Catalog;
 use super::leadership::Campaign;
 use super::policy::policy_changes;
-use super::queue::{Queue, Work};
+use super::queue::{Queue, Why, Work};
 use super::rejections::Rejections;
 use super::requests::RequestWatch;
 use super::rewind::Rewind;
@@ -226,6 +227,7 @@ impl Terms {
             self.metrics.controller.leader.set(0);
         };
         tokio::join!(end, self.tasks(&over));
+        self.work.end_term();
         self.metrics.apps.reset();
     }
 
@@ -285,8 +287,20 @@ impl Terms {
                 queue.clone(),
                 over.clone()
             ),
+            self.notice(&queue, over),
             self.remember(over),
         );
+    }
+
+    /// Puts in each app of which the work itself notices something.
+    async fn notice(&self, queue: &Queue, over: &CancellationToken) {
+        loop {
+            tokio::select! {
+                biased;
+                () = over.cancelled() => return,
+                app = self.work.noticed() => queue.enqueue(&app, Why::Runtime),
+            }
+        }
     }
 
     /// Remembers how far the store has come, so that an older one is noticed.

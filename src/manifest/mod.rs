@@ -28,6 +28,7 @@ mod probe_form;
 mod quantity;
 mod reference;
 mod schema;
+mod secret;
 mod signal;
 mod spec;
 mod status_range;
@@ -39,17 +40,20 @@ mod unsupported;
 pub use device::{Device, DeviceAccess, DeviceAccessError, DeviceError};
 pub use error::{ManifestError, Problem};
 pub use limits::MAX_BYTES;
-pub use names::{AppName, NameError, NetworkName, NodeName, PortName, ServiceName, VolumeName};
+pub use names::{
+    AppName, NameError, NetworkName, NodeName, PortName, SecretName, ServiceName, VolumeName,
+};
 pub use placement::{Placement, SharedNetwork};
 pub use ports::{AppProtocol, HttpRoute, Port, Protocol, StreamRoute, Tls};
 pub use probe::{Check, Liveness, Readiness, Startup};
 pub use quantity::{Bytes, Cpus, QuantityError, Timespan};
 pub use reference::ImageParts;
 pub use schema::schema;
+pub use secret::{SecretFile, SecretRef};
 pub use signal::signal_number;
 pub use spec::{
     App, AppSpec, BindMount, LogDriver, Logging, OnFailure, PullPolicy, Resources, RestartPolicy,
-    SecretFile, SecretRef, Security, ServiceSpec, Strategy, Tmpfs, Update, Userns, VolumeMount,
+    Security, ServiceSpec, Strategy, Tmpfs, Update, Userns, VolumeMount,
 };
 pub use status_range::StatusRange;
 
@@ -126,6 +130,9 @@ fn read(key_name: &str, text: &[u8], language: Language) -> Result<App, Manifest
     }
     if let Some(spec) = &spec {
         checks::spec(spec, &mut report);
+    }
+    if let (Some(metadata), Some(spec)) = (&metadata, &spec) {
+        checks::host_names(&metadata.name, spec, &mut report);
     }
     report.retain_after(mark, |path| damage.spares(path));
     if spec.is_some() && language == Language::Supported {

@@ -118,6 +118,10 @@ dns_label! {
     VolumeName
 }
 dns_label! {
+    /// The name of an app's own secret, unique within its app.
+    SecretName
+}
+dns_label! {
     /// The name of a shared network.
     NetworkName
 }

@@ -40,9 +40,11 @@ impl Readiness {
 pub struct Liveness {
     /// The check.
     pub check: Check,
-    /// Pause between two tries. Default 10s.
+    /// From the beginning of one try to the next. Default 10s.
     pub interval: Timespan,
-    /// Failures in a row that count as dead. Default 3.
+    /// Longest single try. Default 2s, and 10s for the image's own health check.
+    pub timeout: Timespan,
+    /// Failures in a row that count as dead, at least 2. Default 3.
     pub failures: u32,
 }
 

@@ -180,10 +180,13 @@ raw_probe! {
 raw_probe! {
     /// What must go on passing while a service runs.
     RawLiveness {
-        /// Pause between two tries. Default 10s.
+        /// From the beginning of one try to the next. Default 10s.
         #[serde(default = "default_liveness_interval")]
         interval: Timespan,
-        /// Failures in a row that count as dead. Default 3.
+        /// Longest single try. Default 2s, and 10s for the image's own health check.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timeout: Option<Timespan>,
+        /// Failures in a row that count as dead, at least 2. Default 3.
         #[serde(default = "default_failures")]
         failures: u32
     }
@@ -219,6 +222,20 @@ pub(super) fn default_successes() -> u32 {
 
 fn default_liveness_interval() -> Timespan {
     Timespan::from_secs(10)
+}
+
+/// Such a check starts a process in the container, and images say themselves how
+/// long theirs may take: seconds, mostly.
+fn default_liveness_timeout(check: &Check) -> Timespan {
+    match check {
+        Check::Health => Timespan::from_secs(10),
+        Check::Http { .. }
+        | Check::Tcp { .. }
+        | Check::Exec { .. }
+        | Check::Log { .. }
+        | Check::Delay(_)
+        | Check::None => Timespan::from_secs(2),
+    }
 }
 
 fn default_failures() -> u32 {
@@ -261,16 +278,24 @@ impl TryFrom<RawLiveness> for Liveness {
     fn try_from(mut raw: RawLiveness) -> Result<Self, CheckError> {
         let check = raw.check()?;
         Ok(Self {
-            check,
             interval: raw.interval,
+            timeout: raw
+                .timeout
+                .unwrap_or_else(|| default_liveness_timeout(&check)),
             failures: raw.failures,
+            check,
         })
     }
 }
 
 impl From<Liveness> for RawLiveness {
     fn from(probe: Liveness) -> Self {
-        Self::new(probe.check, probe.interval, probe.failures)
+        Self::new(
+            probe.check,
+            probe.interval,
+            Some(probe.timeout),
+            probe.failures,
+        )
     }
 }
 

@@ -12,6 +12,7 @@ use super::placement::{Placement, SharedNetwork};
 use super::ports::{HttpRoute, Port, StreamRoute};
 use super::probe::{Liveness, Readiness, Startup};
 use super::quantity::{Bytes, Cpus, Timespan};
+use super::secret::{SecretFile, SecretRef};
 
 /// One app: a validated manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,31 +150,6 @@ pub enum PullPolicy {
     IfTagChanged,
     /// Never; a missing image fails the preflight.
     Never,
-}
-
-/// A secret's value, by reference.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct SecretRef {
-    /// Name of the Podman secret.
-    pub podman: String,
-}
-
-/// A secret mounted as a file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct SecretFile {
-    /// Absolute path in the container.
-    pub path: String,
-    /// Name of the Podman secret.
-    pub podman: String,
-    /// Octal file mode. Default 0400.
-    #[serde(default = "default_file_mode")]
-    pub mode: String,
-}
-
-fn default_file_mode() -> String {
-    "0400".to_owned()
 }
 
 /// A named volume of the app, mounted.
@@ -321,7 +297,7 @@ pub enum Userns {
 pub struct Logging {
     /// Podman's log driver.
     pub driver: LogDriver,
-    /// Largest size of a log file.
+    /// Largest size of the file; a fuller one begins anew. Only for a driver with a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_size: Option<Bytes>,
 }
@@ -332,10 +308,25 @@ pub enum LogDriver {
     /// A file a container, in Kubernetes' format.
     #[serde(rename = "k8s-file")]
     K8sFile,
+    /// What Podman takes for the same.
+    #[serde(rename = "json-file")]
+    JsonFile,
     /// The systemd journal.
     #[serde(rename = "journald")]
     Journald,
     /// None kept.
     #[serde(rename = "none")]
     None,
+}
+
+impl LogDriver {
+    /// The driver as Podman spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::K8sFile => "k8s-file",
+            Self::JsonFile => "json-file",
+            Self::Journald => "journald",
+            Self::None => "none",
+        }
+    }
 }

@@ -9,20 +9,7 @@ use super::error::Report;
 use super::path::Path;
 
 /// Where the fields are: `*` is any key, `[*]` any item, and `=` asks for one value only.
-const NOT_YET: &[&str] = &[
-    "spec.networks",
-    "spec.placement",
-    "spec.services.*.secrets",
-    "spec.services.*.files",
-    "spec.services.*.http.[*].tls=auto",
-    "spec.services.*.tcp",
-    "spec.services.*.udp",
-    "spec.services.*.readiness.health",
-    "spec.services.*.liveness",
-    "spec.services.*.startup",
-    "spec.services.*.security.userns",
-    "spec.services.*.logging",
-];
+const NOT_YET: &[&str] = &["spec.placement", "spec.services.*.http.[*].tls=auto"];
 
 /// Reports every field in the tree that the table names.
 pub(super) fn refuse(tree: &Value, report: &mut Report<'_>) {

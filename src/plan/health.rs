@@ -13,6 +13,8 @@ pub enum Health {
     Verified,
     /// It runs, but in another execution or on other binds.
     Unverified,
+    /// It runs, and failed its liveness probe.
+    Unhealthy,
     /// Its process has ended, or never began.
     Down {
         /// How it ended.
@@ -33,18 +35,19 @@ pub fn health(snapshot: &Snapshot, active: &ActiveService) -> Health {
     match (inhibition, found) {
         // Its successor was never published: it serves until a recovery takes the marker off.
         (Some(InhibitionReason::RetirementPending), Some(container))
-            if runs_verified(active, container) =>
+            if runs_verified(active, container) && snapshot.failed(container).is_none() =>
         {
             Health::Verified
         }
         (Some(_), _) => Health::Inhibited,
         (None, None) => Health::Missing,
-        (None, Some(container)) => health_of(active, container),
+        (None, Some(container)) => health_of(snapshot, active, container),
     }
 }
 
-fn health_of(active: &ActiveService, container: &Container) -> Health {
+fn health_of(snapshot: &Snapshot, active: &ActiveService, container: &Container) -> Health {
     match container.state {
+        ContainerState::Running if snapshot.failed(container).is_some() => Health::Unhealthy,
         _ if runs_verified(active, container) => Health::Verified,
         ContainerState::Running => Health::Unverified,
         ContainerState::Created | ContainerState::Exited => Health::Down {

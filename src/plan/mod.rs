@@ -12,6 +12,7 @@ mod policy;
 mod repair;
 mod request;
 mod routes;
+mod secrets;
 mod sequence;
 mod snapshot;
 mod status;
@@ -21,12 +22,15 @@ pub use next::{Next, next};
 pub use policy::Denied;
 pub use repair::{must_withdraw, repair};
 pub use request::{Answer, Pending, answer};
-pub use routes::{claims, routes};
+pub use routes::{claims, routes, watched};
 pub use sequence::{contend, deploy, remove};
 pub use snapshot::{Desired, Due, Snapshot};
+pub(crate) use status::LIMIT_IGNORED;
 pub use status::{Phase, status};
 
-use crate::manifest::ServiceName;
+use std::collections::BTreeSet;
+
+use crate::manifest::{NetworkName, ServiceName};
 use crate::state::{ContainerId, InhibitionReason, RevisionNumber, StepKind, Wish};
 
 /// One thing to do. Each becomes one journaled step.
@@ -133,7 +137,12 @@ pub enum Action {
     },
     /// Take the whole app out of the traffic graph, confirmed.
     WithdrawApp,
-    /// Remove the app's private networks.
+    /// Leave shared networks that no service is in any more.
+    Leave {
+        /// The networks.
+        networks: BTreeSet<NetworkName>,
+    },
+    /// Leave the shared networks, and remove the app's private ones.
     Reclaim,
     /// End the incarnation.
     End {
@@ -161,7 +170,7 @@ impl Action {
             Self::Publish { .. } => StepKind::Publish,
             Self::Traffic { .. } => StepKind::Traffic,
             Self::Intent { .. } => StepKind::Intent,
-            Self::Reclaim => StepKind::Reclaim,
+            Self::Leave { .. } | Self::Reclaim => StepKind::Reclaim,
             Self::End { .. } => StepKind::End,
         }
     }
@@ -182,7 +191,11 @@ impl Action {
             | Self::Probe { service }
             | Self::Publish { service } => Some(service),
             Self::Traffic { service } => service.as_ref(),
-            Self::Intent { .. } | Self::WithdrawApp | Self::Reclaim | Self::End { .. } => None,
+            Self::Intent { .. }
+            | Self::WithdrawApp
+            | Self::Leave { .. }
+            | Self::Reclaim
+            | Self::End { .. } => None,
         }
     }
 

@@ -48,7 +48,9 @@ impl Snapshot {
     pub(super) fn return_denied(&self, service: &ServiceName, health: Health) -> Option<Denied> {
         match health {
             Health::Missing => self.rebuild_denied(service),
-            Health::Down { .. } | Health::Unclear(_) => self.start_denied(service),
+            Health::Down { .. } | Health::Unhealthy | Health::Unclear(_) => {
+                self.start_denied(service)
+            }
             Health::Verified | Health::Unverified | Health::Inhibited => None,
         }
     }

@@ -8,7 +8,7 @@ use crate::state::{ActiveService, StepKind, StepState};
 
 use super::health::{Health, health, retired_by_deploy};
 use super::policy::LOOK_AGAIN;
-use super::sequence::{create, retire, verify, withdraw};
+use super::sequence::{create, retire, start_again, stop_and_start, verify, withdraw};
 use super::{Action, Due, Snapshot};
 
 /// How soon a container in a passing state is looked at again.
@@ -81,12 +81,12 @@ fn bring_back(
             actions
         }
         Health::Down { exit_code } if wants_restart(snapshot, name, exit_code) => {
-            let mut actions = vec![Action::Start {
-                service: name.clone(),
-                container: Some(container),
-            }];
-            actions.extend(verify(name));
-            actions
+            start_again(name, service)
+        }
+        // It doesn't do what it is there for: that is a failure, whatever its exit
+        // code will be.
+        Health::Unhealthy if restarts(snapshot, name) != RestartPolicy::Never => {
+            stop_and_start(name, service)
         }
         // Its process is gone, and it never comes back: the removal is brought to
         // its end.
@@ -96,7 +96,9 @@ fn bring_back(
             actions
         }
         Health::Missing if !retired_by_deploy(snapshot, name) => create(name, service.revision),
-        Health::Down { .. } | Health::Missing | Health::Inhibited => return (Vec::new(), None),
+        Health::Down { .. } | Health::Unhealthy | Health::Missing | Health::Inhibited => {
+            return (Vec::new(), None);
+        }
         Health::Unclear(_) => return (Vec::new(), Some(UNCLEAR)),
     };
     let denied = match now {
@@ -113,10 +115,37 @@ fn bring_back(
     }
 }
 
-fn wants_restart(snapshot: &Snapshot, name: &ServiceName, exit_code: Option<i32>) -> bool {
-    match snapshot.pinned(name).map(|pinned| pinned.spec.restart) {
-        Some(RestartPolicy::Always) => true,
-        Some(RestartPolicy::OnFailure) => exit_code != Some(0),
-        Some(RestartPolicy::Never) | None => false,
-    }
+/// Whether a container that ended with this code is started again.
+pub(super) fn wants_restart(
+    snapshot: &Snapshot,
+    name: &ServiceName,
+    exit_code: Option<i32>,
+) -> bool {
+    let wanted = match restarts(snapshot, name) {
+        RestartPolicy::Always => true,
+        RestartPolicy::OnFailure => exit_code != Some(0),
+        RestartPolicy::Never => false,
+    };
+    wanted || half_restarted(snapshot, name)
+}
+
+/// What the manifest says about restarts; nothing is restarted of which nobody knows.
+pub(super) fn restarts(snapshot: &Snapshot, name: &ServiceName) -> RestartPolicy {
+    let pinned = snapshot.pinned(name);
+    pinned.map_or(RestartPolicy::Never, |pinned| pinned.spec.restart)
+}
+
+/// Whether it was us who stopped the service's container, to start it again, and
+/// didn't come to do that. Its exit code says nothing then.
+fn half_restarted(snapshot: &Snapshot, name: &ServiceName) -> bool {
+    let steps = snapshot
+        .operations()
+        .flat_map(|operation| operation.steps.iter().rev());
+    let mut of_it = steps.filter(|step| step.service.as_ref() == Some(name));
+    let last = of_it.find(|step| match step.kind {
+        StepKind::Stop => step.started_at.is_some(),
+        StepKind::Start => step.state == StepState::Succeeded,
+        _ => false,
+    });
+    last.is_some_and(|step| step.kind == StepKind::Stop)
 }

@@ -2,13 +2,13 @@
 
 use crate::manifest::{OnFailure, ServiceName};
 use crate::state::{
-    ActiveService, Asked, OperationId, OutcomeKind, Request, RequestError, RevisionNumber,
-    StepState, Verb, Wish,
+    Asked, OperationId, OutcomeKind, Request, RequestError, RevisionNumber, StepState, Verb, Wish,
 };
 
 use super::health::{Health, health};
 use super::next::leftovers;
-use super::sequence::{create, remove, retire, verify, withdraw};
+use super::secrets::outdated;
+use super::sequence::{create, remove, retire, start_again, stop_and_start, verify, withdraw};
 use super::{Action, Desired, Snapshot};
 
 /// A request that waits for its answer.
@@ -185,6 +185,10 @@ fn start(snapshot: &Snapshot) -> Answer {
                 actions.push(withdraw(name, None));
                 actions.extend(create(name, service.revision));
             }
+            Health::Unhealthy => {
+                actions.push(withdraw(name, None));
+                actions.extend(stop_and_start(name, service));
+            }
             // One that is inhibited is refused by the step itself, for it alone.
             Health::Down { .. } | Health::Inhibited | Health::Unclear(_) => {
                 actions.push(withdraw(name, None));
@@ -195,16 +199,8 @@ fn start(snapshot: &Snapshot) -> Answer {
     Answer::Perform(actions)
 }
 
-fn start_again(name: &ServiceName, service: &ActiveService) -> Vec<Action> {
-    let mut actions = vec![Action::Start {
-        service: name.clone(),
-        container: Some(service.container.clone()),
-    }];
-    actions.extend(verify(name));
-    actions
-}
-
-/// Restarts the exact containers in place; rebuilds one that is gone.
+/// Restarts the exact containers in place; rebuilds one that is gone, and one whose
+/// secret files were rotated: Podman copies these when a container is created.
 fn restart(snapshot: &Snapshot, only: Option<&ServiceName>) -> Answer {
     let active = &snapshot.records.active.services;
     if snapshot.stopped() {
@@ -224,9 +220,20 @@ fn restart(snapshot: &Snapshot, only: Option<&ServiceName>) -> Answer {
         .filter(|(name, _)| only.is_none_or(|only| only == *name));
     let mut actions = Vec::new();
     for (name, service) in chosen {
+        let secrets = outdated(snapshot, name, service);
+        if let Some(secret) = secrets.missing.first() {
+            return refused(
+                "SecretMissing",
+                format!(
+                    "the secret {secret} of service {name} is gone, without which it can't be \
+                     started again: create it first"
+                ),
+            );
+        }
         let now = health(snapshot, service);
         let denied = match now {
             Health::Missing => snapshot.rebuild_denied(name),
+            _ if !secrets.files.is_empty() => snapshot.rebuild_denied(name),
             _ => snapshot.start_denied(name),
         };
         if let Some(denied) = denied {
@@ -241,13 +248,15 @@ fn restart(snapshot: &Snapshot, only: Option<&ServiceName>) -> Answer {
                     format!("the container of service {name} may never be started again: deploy"),
                 );
             }
-            Health::Verified | Health::Unverified | Health::Down { .. } | Health::Unclear(_) => {
-                actions.push(Action::Stop {
-                    service: name.clone(),
-                    container: service.container.clone(),
-                });
-                actions.extend(start_again(name, service));
+            _ if !secrets.files.is_empty() => {
+                actions.push(retire(name, service, false));
+                actions.extend(create(name, service.revision));
             }
+            Health::Verified
+            | Health::Unverified
+            | Health::Unhealthy
+            | Health::Down { .. }
+            | Health::Unclear(_) => actions.extend(stop_and_start(name, service)),
         }
     }
     Answer::Perform(actions)

@@ -1,6 +1,9 @@
-//! The traffic graph that follows from ACTIVE.
+//! What follows from ACTIVE: the traffic graph, and whose liveness is asked.
+
+use std::collections::BTreeMap;
 
 use crate::manifest::{HttpRoute, PortName, ServiceName, StreamRoute};
+use crate::probe::Watched;
 use crate::state::{Active, ActiveService, Incarnation, PinnedService, Revision};
 use crate::traffic::{AppRoutes, Backend, HttpRule, StreamRule};
 
@@ -14,6 +17,23 @@ pub fn routes(incarnation: Incarnation, active: &Active, revisions: &[Revision])
         }
     }
     routes
+}
+
+/// The published execution of each service whose liveness is to be asked.
+pub fn watched(active: &Active, revisions: &[Revision]) -> BTreeMap<ServiceName, Option<Watched>> {
+    let watched = |name: &ServiceName, service: &ActiveService| {
+        let pinned = pinned(name, service, revisions)?;
+        Some(Watched {
+            container: service.container.clone(),
+            started_at: service.verified?,
+            binds: service.binds.clone(),
+            liveness: pinned.spec.liveness.clone()?,
+        })
+    };
+    let services = active.services.iter();
+    services
+        .map(|(name, service)| (name.clone(), watched(name, service)))
+        .collect()
 }
 
 /// What a revision claims in the graph, before anything answers it.
@@ -59,6 +79,7 @@ fn add_rules(
     let stream = |route: &StreamRoute| StreamRule {
         listen: route.listen,
         service: name.clone(),
+        drain: spec.update.drain,
         backends: backends(&route.port),
     };
     let http = |route: &HttpRoute| {

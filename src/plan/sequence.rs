@@ -3,18 +3,20 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::manifest::{Protocol, ServiceName, ServiceSpec, Strategy, VolumeName};
+use crate::manifest::{NetworkName, Protocol, ServiceName, ServiceSpec, Strategy, VolumeName};
 use crate::state::{
     ActiveService, ContainerId, InhibitionReason, PinnedService, Revision, RevisionNumber, Wish,
 };
 
 use super::health::{Health, health};
+use super::secrets::outdated;
 use super::{Action, Snapshot};
 
 /// Makes this revision serve: what the app no longer names is removed first,
-/// then each service that isn't already of this revision, verified, is
-/// replaced, in the revision's order. Whoever gives up something that only one can
-/// hold is ended before it is made for another.
+/// then each service that isn't already of this revision, verified and with the
+/// secrets as they are now, is replaced, in the revision's order. Whoever gives up
+/// something that only one can hold is ended before it is made for another. Last,
+/// networks are left.
 pub fn deploy(snapshot: &Snapshot, revision: &Revision) -> Vec<Action> {
     let active = &snapshot.records.active.services;
     let dropped = active
@@ -44,7 +46,26 @@ pub fn deploy(snapshot: &Snapshot, revision: &Revision) -> Vec<Action> {
         }
         actions.extend(create(name, revision.number));
     }
+    let networks = left(snapshot, revision);
+    if !networks.is_empty() {
+        actions.push(Action::Leave { networks });
+    }
     actions
+}
+
+/// The shared networks that no service of the new revision is in.
+fn left(snapshot: &Snapshot, revision: &Revision) -> BTreeSet<NetworkName> {
+    let named: BTreeSet<_> = revision
+        .services
+        .values()
+        .flat_map(|pinned| pinned.networks.iter().map(|network| &network.name))
+        .collect();
+    let ownership = snapshot.records.ownership.iter();
+    ownership
+        .flat_map(|ownership| ownership.shared_networks.keys())
+        .filter(|name| !named.contains(name))
+        .cloned()
+        .collect()
 }
 
 /// The other services that hold, until they are replaced as well, what this one is to
@@ -72,7 +93,9 @@ fn serves(
     old: &ActiveService,
     wanted: &PinnedService,
 ) -> bool {
-    snapshot.pinned(name) == Some(wanted) && health(snapshot, old) == Health::Verified
+    snapshot.pinned(name) == Some(wanted)
+        && health(snapshot, old) == Health::Verified
+        && !outdated(snapshot, name, old).is_rotated()
 }
 
 /// Withdraws and retires a generation that another is to follow.
@@ -186,6 +209,26 @@ pub(super) fn verify(name: &ServiceName) -> Vec<Action> {
             service: Some(name.clone()),
         },
     ]
+}
+
+/// Starts the exact container that ACTIVE names, and verifies it.
+pub(super) fn start_again(name: &ServiceName, service: &ActiveService) -> Vec<Action> {
+    let mut actions = vec![Action::Start {
+        service: name.clone(),
+        container: Some(service.container.clone()),
+    }];
+    actions.extend(verify(name));
+    actions
+}
+
+/// The same for one that still runs.
+pub(super) fn stop_and_start(name: &ServiceName, service: &ActiveService) -> Vec<Action> {
+    let mut actions = vec![Action::Stop {
+        service: name.clone(),
+        container: service.container.clone(),
+    }];
+    actions.extend(start_again(name, service));
+    actions
 }
 
 pub(super) fn withdraw(name: &ServiceName, drain: Option<&ContainerId>) -> Action {

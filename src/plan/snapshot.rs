@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use crate::manifest::{App, AppName, NodeName, ServiceName};
 use crate::policy::Verdict;
+use crate::probe::Unhealthy;
 use crate::runtime::Container;
 use crate::state::{
     ContainerId, Incarnation, Inhibition, Operation, OutcomeKind, PinnedService, Revision,
-    RevisionNumber, Verb, Wish,
+    RevisionNumber, SecretVersion, Verb, Wish,
 };
 use crate::store::AppRecords;
 use crate::traffic::AppRoutes;
@@ -35,6 +36,11 @@ pub struct Snapshot {
     pub containers: Vec<Container>,
     /// Containers that carry this app's name and an incarnation unknown here.
     pub strangers: Vec<ContainerId>,
+    /// The secrets that what serves was made with, by Podman's names, as far as they
+    /// are there.
+    pub secrets: BTreeMap<String, SecretVersion>,
+    /// Executions that failed their liveness probe.
+    pub unhealthy: Vec<Unhealthy>,
     /// How often each service was started again, as far as this process knows.
     pub restarts: BTreeMap<ServiceName, u32>,
     /// When a deployment that failed may be tried again.
@@ -152,6 +158,13 @@ impl Snapshot {
     /// The container of this ID, if it exists.
     pub fn container(&self, id: &ContainerId) -> Option<&Container> {
         self.containers.iter().find(|container| &container.id == id)
+    }
+
+    /// How the newest execution of a container failed its liveness probe.
+    pub fn failed(&self, container: &Container) -> Option<&Unhealthy> {
+        self.unhealthy.iter().find(|failed| {
+            failed.container == container.id && Some(failed.started_at) == container.started_at
+        })
     }
 
     /// Whether recovery must never start this container.

@@ -4,14 +4,20 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::manifest::ServiceName;
+use crate::manifest::{RestartPolicy, ServiceName};
+use crate::runtime::{Container, ContainerState};
 use crate::state::{
     ActiveService, Condition, ConditionType, OutcomeKind, ServiceStatus, Status, StepState, Truth,
     Verb,
 };
 
 use super::health::{Health, health};
+use super::repair::{restarts, wants_restart};
+use super::secrets::outdated;
 use super::{Desired, Due, Snapshot};
+
+/// The reason of `Degraded` when the runtime dropped a limit.
+pub(crate) const LIMIT_IGNORED: &str = "ResourceLimitIgnored";
 
 /// What the controller is about to do with the app, for `Progressing`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +56,7 @@ pub fn status(snapshot: &Snapshot, phase: &Phase, now: Timestamp) -> Status {
         (ConditionType::Ready, ready(snapshot, phase)),
         (ConditionType::Degraded, degraded(snapshot)),
         (ConditionType::Inhibited, inhibited(snapshot)),
+        (ConditionType::Outdated, is_outdated(snapshot)),
     ];
     let conditions = facts.into_iter().map(|(r#type, fact)| {
         let before = previous.and_then(|status| condition(status, r#type));
@@ -104,8 +111,13 @@ fn accepted(snapshot: &Snapshot) -> Fact {
         (Desired::Invalid { message, .. }, _) => {
             fact(Truth::False, "InvalidManifest", message.clone())
         }
-        (Desired::App { .. }, Some(outcome)) if outcome.reason == "RouteConflict" => {
-            fact(Truth::False, "RouteConflict", outcome.message.clone())
+        (Desired::App { .. }, Some(outcome))
+            if matches!(
+                outcome.reason.as_str(),
+                "RouteConflict" | "ListenerReserved"
+            ) =>
+        {
+            fact(Truth::False, &outcome.reason, outcome.message.clone())
         }
         (Desired::App { .. }, _) if let Some(denied) = &snapshot.denied => {
             fact(Truth::False, denied.denial.reason(), denied.message())
@@ -243,6 +255,9 @@ fn degraded(snapshot: &Snapshot) -> Fact {
     {
         return fact(Truth::True, why.reason, why.message);
     }
+    if let Some(message) = ignored_limits(snapshot) {
+        return fact(Truth::True, LIMIT_IGNORED, message);
+    }
     let warning = snapshot
         .operations()
         .next()
@@ -257,6 +272,24 @@ fn degraded(snapshot: &Snapshot) -> Fact {
     }
 }
 
+/// Which limits the runtime dropped, of the first service where it did.
+fn ignored_limits(snapshot: &Snapshot) -> Option<String> {
+    let mut services = snapshot.records.active.services.iter();
+    services.find_map(|(name, active)| {
+        let container = snapshot.container(&active.container)?;
+        let asked = &snapshot.pinned(name)?.spec.resources;
+        let missing = container.applied.missing_limits(asked);
+        let runs = container.state == ContainerState::Running;
+        (runs && !missing.is_empty()).then(|| {
+            format!(
+                "service {name} runs without resources.{}: Podman can't limit it on this host; \
+                 look at its cgroup controllers",
+                missing.join(", resources.")
+            )
+        })
+    })
+}
+
 fn inhibited(snapshot: &Snapshot) -> Fact {
     match snapshot.records.inhibitions.first() {
         Some(inhibition) => fact(
@@ -269,6 +302,38 @@ fn inhibited(snapshot: &Snapshot) -> Fact {
         ),
         None => fact(Truth::False, "None", "no container is inhibited"),
     }
+}
+
+fn is_outdated(snapshot: &Snapshot) -> Fact {
+    let services = snapshot.records.active.services.iter();
+    for (name, service) in services {
+        let secrets = outdated(snapshot, name, service);
+        if let Some(secret) = secrets.missing.first() {
+            return fact(
+                Truth::True,
+                "SecretMissing",
+                format!(
+                    "the secret {secret} of service {name} is gone: its container can't be \
+                     started again before somebody creates it anew"
+                ),
+            );
+        }
+        if let Some(secret) = secrets.env.first().or(secrets.files.first()) {
+            return fact(
+                Truth::True,
+                "SecretRotated",
+                format!(
+                    "service {name} has the secret {secret} as it was: a restart or a \
+                     deployment takes the new one"
+                ),
+            );
+        }
+    }
+    fact(
+        Truth::False,
+        "UpToDate",
+        "what serves took what it was made with as it is now",
+    )
 }
 
 /// Why a service doesn't serve.
@@ -288,25 +353,53 @@ fn why_unverified(
     service: &ActiveService,
 ) -> Option<Unverified> {
     let health = health(snapshot, service);
+    let what = match (health, snapshot.container(&service.container)) {
+        (Health::Unhealthy, Some(container)) => unhealthy(snapshot, name, container),
+        _ => unverified(name, health),
+    };
     let waits = matches!(snapshot.restart_due.get(name), Some(Due::After(_)));
-    let (reason, wait) = match health {
+    let policy = restarts(snapshot, name);
+    let (reason, rest) = match health {
         Health::Verified => return None,
-        Health::Down { .. } | Health::Unverified if waits => (
-            "CrashLoopBackOff",
-            "; it came down again and again, and waits for its next start",
+        Health::Down { exit_code } if !wants_restart(snapshot, name, exit_code) => (
+            match exit_code {
+                Some(0) => "Completed",
+                _ => "Exited",
+            },
+            format!(", and restart: {policy:?} leaves it down"),
         ),
-        _ => ("ServiceNotVerified", ""),
+        Health::Unhealthy if policy == RestartPolicy::Never => (
+            "Unhealthy",
+            format!("; it is withdrawn, and restart: {policy:?} leaves it so"),
+        ),
+        Health::Down { .. } | Health::Unverified | Health::Unhealthy if waits => (
+            "CrashLoopBackOff",
+            "; it came down again and again, and waits for its next start".to_owned(),
+        ),
+        Health::Unhealthy => ("Unhealthy", String::new()),
+        Health::Unverified
+        | Health::Down { .. }
+        | Health::Missing
+        | Health::Inhibited
+        | Health::Unclear(_) => ("ServiceNotVerified", String::new()),
     };
     Some(Unverified {
         reason,
-        message: format!("{}{wait}", unverified(name, health)),
+        message: format!("{what}{rest}"),
     })
+}
+
+fn unhealthy(snapshot: &Snapshot, name: &ServiceName, container: &Container) -> String {
+    let failed = snapshot.failed(container);
+    let why = failed.map_or("it fails", |failed| failed.message.as_str());
+    format!("service {name} isn't healthy: {why}")
 }
 
 fn unverified(name: &ServiceName, health: Health) -> String {
     let what = match health {
         Health::Verified => "is verified".to_owned(),
         Health::Unverified => "runs, but isn't verified yet".to_owned(),
+        Health::Unhealthy => "fails its liveness probe".to_owned(),
         Health::Down {
             exit_code: Some(code),
         } => format!("ended with exit code {code}"),

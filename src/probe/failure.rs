@@ -30,6 +30,8 @@ pub struct ProbeFailure {
 pub enum ProbeFailureKind {
     /// It runs, but the check didn't pass in time.
     TimedOut,
+    /// It runs, but its startup check didn't pass in time.
+    NotStarted,
     /// The container ended.
     Exited,
     /// The container was started again meanwhile: another execution than asked for.
@@ -40,18 +42,38 @@ pub enum ProbeFailureKind {
     Impossible,
 }
 
+/// What a probe is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Startup,
+    Readiness,
+    Liveness,
+}
+
+impl Purpose {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Startup => "startup",
+            Self::Readiness => "readiness",
+            Self::Liveness => "liveness",
+        }
+    }
+}
+
 /// The answers of one probing, and how a failure of it is told.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Account {
+    purpose: Purpose,
     probe: String,
     started: tokio::time::Instant,
     answers: VecDeque<String>,
 }
 
 impl Account {
-    pub(super) fn of(check: &Check) -> Self {
+    pub(super) fn of(purpose: Purpose, check: &Check) -> Self {
         Self {
-            probe: describe(check),
+            purpose,
+            probe: describe(purpose, check),
             started: tokio::time::Instant::now(),
             answers: VecDeque::new(),
         }
@@ -68,7 +90,7 @@ impl Account {
         ProbeFailure {
             kind,
             message: format!("{}: {what}", self.probe),
-            answers: self.answers.iter().cloned().collect(),
+            answers: self.answers(),
             exited: None,
             oom_killed: false,
         }
@@ -78,10 +100,29 @@ impl Account {
         seconds(self.started.elapsed())
     }
 
+    fn last_answer(&self) -> &str {
+        self.answers.back().map_or("none", String::as_str)
+    }
+
+    /// The last answers, oldest first.
+    pub(super) fn answers(&self) -> Vec<String> {
+        self.answers.iter().cloned().collect()
+    }
+
+    /// What is told of an execution that failed so often in a row.
+    pub(super) fn dead(&self, failures: u32) -> String {
+        let last = self.last_answer();
+        format!("{} failed {failures} times in a row: {last}", self.probe)
+    }
+
     pub(super) fn timed_out(&self) -> ProbeFailure {
-        let last = self.answers.back().map_or("none", String::as_str);
+        let last = self.last_answer();
         let what = format!("last answer {last} after {}", self.waited());
-        self.fail(ProbeFailureKind::TimedOut, &what)
+        let kind = match self.purpose {
+            Purpose::Startup => ProbeFailureKind::NotStarted,
+            Purpose::Readiness | Purpose::Liveness => ProbeFailureKind::TimedOut,
+        };
+        self.fail(kind, &what)
     }
 
     pub(super) fn exited(&self, code: Option<i32>, oom_killed: bool) -> ProbeFailure {
@@ -116,7 +157,7 @@ impl Account {
 }
 
 /// The probe in a few words. A command's arguments may be secret: only its program is named.
-fn describe(check: &Check) -> String {
+fn describe(purpose: Purpose, check: &Check) -> String {
     let what = match check {
         Check::Http { path, port, .. } => {
             let path = path.split_once('?').map_or(path.as_str(), |(path, _)| path);
@@ -131,7 +172,7 @@ fn describe(check: &Check) -> String {
         Check::Delay(pause) => format!("delay {pause}"),
         Check::None => "none".to_owned(),
     };
-    format!("readiness probe {what}")
+    format!("{} probe {what}", purpose.as_str())
 }
 
 /// Whole seconds from ten on, tenths below, so that tests and people can read it.

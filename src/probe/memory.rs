@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::Prober;
+use super::{NoAnswer, Prober};
 use crate::runtime::{MemoryRuntime, Reply};
 
 /// Asks the in-memory runtime who would answer at an address.
@@ -21,19 +21,23 @@ impl MemoryProber {
 
 #[async_trait]
 impl Prober for MemoryProber {
-    async fn http(&self, address: SocketAddr, _path: &str) -> Result<u16, String> {
+    async fn http(&self, address: SocketAddr, _path: &str) -> Result<u16, NoAnswer> {
         match self.0.probe_at(address) {
             Reply::Fine => Ok(200),
             Reply::Sick => Ok(503),
-            Reply::Refused => Err("connection refused".to_owned()),
+            Reply::Refused => Err(refused()),
         }
     }
 
-    async fn tcp(&self, address: SocketAddr) -> Result<(), String> {
+    async fn tcp(&self, address: SocketAddr) -> Result<(), NoAnswer> {
         match self.0.probe_at(address) {
             Reply::Fine => Ok(()),
             // A container that never becomes ready doesn't do it by TCP either.
-            Reply::Sick | Reply::Refused => Err("connection refused".to_owned()),
+            Reply::Sick | Reply::Refused => Err(refused()),
         }
     }
+}
+
+fn refused() -> NoAnswer {
+    NoAnswer::Theirs("connection refused".to_owned())
 }

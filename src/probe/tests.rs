@@ -76,15 +76,14 @@ impl Subject {
         readiness: &Readiness,
     ) -> Result<(), ProbeFailure> {
         let prober = MemoryProber::new(Arc::clone(&self.runtime));
-        wait_ready(
-            &prober,
-            &*self.runtime,
-            &self.id,
+        let subject = super::Subject {
+            prober: &prober,
+            runtime: &*self.runtime,
+            container: &self.id,
             started_at,
-            readiness,
-            &self.binds,
-        )
-        .await
+            binds: &self.binds,
+        };
+        wait_ready(subject, readiness).await
     }
 }
 
@@ -291,10 +290,16 @@ async fn an_answer_that_ends_with_the_connection_still_counts() {
 async fn what_is_not_http_is_told_without_its_bytes() {
     let (address, _asked) = answer("secret\r\n\r\n").await;
     let error = NetworkProber.http(address, "/").await.unwrap_err();
-    assert_eq!(error, "the answer isn't HTTP/1");
+    assert_eq!(
+        error,
+        NoAnswer::Theirs("the answer isn't HTTP/1".to_owned())
+    );
     let (address, _asked) = answer("").await;
     let error = NetworkProber.http(address, "/").await.unwrap_err();
-    assert_eq!(error, "the connection was closed without an answer");
+    assert_eq!(
+        error,
+        NoAnswer::Theirs("the connection was closed without an answer".to_owned())
+    );
 }
 
 #[tokio::test]
@@ -303,7 +308,7 @@ async fn a_closed_port_refuses() {
     let address = listener.local_addr().unwrap();
     assert_eq!(NetworkProber.tcp(address).await, Ok(()));
     drop(listener);
-    let refused = Err("connection refused".to_owned());
+    let refused = Err(NoAnswer::Theirs("connection refused".to_owned()));
     assert_eq!(NetworkProber.tcp(address).await, refused);
     assert!(NetworkProber.http(address, "/").await.is_err());
 }
@@ -316,11 +321,11 @@ async fn a_port_that_accepts_and_never_answers_does_not_hold_up_the_timeout() {
 
     #[async_trait]
     impl Prober for Hanging {
-        async fn http(&self, _: SocketAddr, _: &str) -> Result<u16, String> {
+        async fn http(&self, _: SocketAddr, _: &str) -> Result<u16, NoAnswer> {
             std::future::pending().await
         }
 
-        async fn tcp(&self, _: SocketAddr) -> Result<(), String> {
+        async fn tcp(&self, _: SocketAddr) -> Result<(), NoAnswer> {
             std::future::pending().await
         }
     }
@@ -333,12 +338,14 @@ async fn a_port_that_accepts_and_never_answers_does_not_hold_up_the_timeout() {
     };
     let started_at = subject.runtime.container("web").unwrap().started_at;
     let failure = wait_ready(
-        &Hanging,
-        &*subject.runtime,
-        &subject.id,
-        started_at,
+        super::Subject {
+            prober: &Hanging,
+            runtime: &*subject.runtime,
+            container: &subject.id,
+            started_at,
+            binds: &subject.binds,
+        },
         &readiness,
-        &subject.binds,
     )
     .await
     .unwrap_err();

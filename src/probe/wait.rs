@@ -1,104 +1,83 @@
 //! Trying a check until it passes, the time is over, or the container ends.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::Prober;
-use super::failure::{Account, ProbeFailure};
-use crate::manifest::{Check, PortName, Protocol, Readiness};
-use crate::runtime::{ContainerState, Runtime};
-use crate::state::{Bind, ContainerId};
+use super::attempt::{Answer, Attempt, NotPublished, Subject};
+use super::failure::{Account, ProbeFailure, Purpose};
+use crate::manifest::{Check, Readiness, Startup};
+use crate::runtime::ContainerState;
 
 /// Pause after the first try that didn't pass; doubled up to the manifest's interval.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
-/// Longest single try: while a container is replaced, connections hang as well as fail.
-const TRY: Duration = Duration::from_secs(2);
+/// Longest look at the container.
+const LOOK: Duration = Duration::from_secs(2);
 /// Probing that takes longer than this also holds a wait for the container's end.
 /// Most containers are ready before, and the wait costs the runtime some work.
 const PATIENCE: Duration = Duration::from_millis(150);
-/// How much of the log is searched at each try.
-const LOG_LINES: usize = 10_000;
 
 /// Waits until this execution of the container passes its readiness check.
 ///
-/// `started_at` tells the execution apart from a later one of the same container;
-/// `binds` are as inspected after that start. The container must still run, by that
-/// execution, after the last pass; one that ends before fails at once.
-pub async fn wait_ready(
-    prober: &dyn Prober,
-    runtime: &dyn Runtime,
-    container: &ContainerId,
-    started_at: Option<Timestamp>,
-    readiness: &Readiness,
-    binds: &[Bind],
+/// The container must still run, by that execution, after the last pass; one that
+/// ends before fails at once.
+pub async fn wait_ready(subject: Subject<'_>, readiness: &Readiness) -> Result<(), ProbeFailure> {
+    wait(Purpose::Readiness, subject, readiness).await
+}
+
+/// Waits until this execution of the container passes its startup check: only then
+/// does its readiness begin to count.
+pub async fn wait_started(subject: Subject<'_>, startup: &Startup) -> Result<(), ProbeFailure> {
+    let once = Readiness {
+        timeout: startup.timeout,
+        ..Readiness::of(startup.check.clone())
+    };
+    wait(Purpose::Startup, subject, &once).await
+}
+
+async fn wait(
+    purpose: Purpose,
+    subject: Subject<'_>,
+    until: &Readiness,
 ) -> Result<(), ProbeFailure> {
     let mut probing = Probing {
-        prober,
-        runtime,
-        container,
-        started_at,
-        deadline: Instant::now() + readiness.timeout.get(),
-        account: Account::of(&readiness.check),
+        subject,
+        deadline: Instant::now() + until.timeout.get(),
+        account: Account::of(purpose, &until.check),
     };
-    probing.run(readiness, binds).await
+    probing.run(until).await
 }
 
 struct Probing<'a> {
-    prober: &'a dyn Prober,
-    runtime: &'a dyn Runtime,
-    container: &'a ContainerId,
-    started_at: Option<Timestamp>,
+    subject: Subject<'a>,
     deadline: Instant,
     account: Account,
 }
 
-/// A check that is tried, with its address looked up.
-enum Try<'a> {
-    Http(&'a str, crate::manifest::StatusRange, SocketAddr),
-    Tcp(SocketAddr),
-    Exec(&'a [String]),
-    Log(&'a str),
-    /// Nothing to ask: that it runs is enough.
-    Running,
-}
-
 impl Probing<'_> {
-    async fn run(&mut self, readiness: &Readiness, binds: &[Bind]) -> Result<(), ProbeFailure> {
-        let mut successes = readiness.successes.max(1);
-        let attempt = match &readiness.check {
-            Check::Http { path, port, status } => {
-                Try::Http(path, *status, self.address(port, binds)?)
+    async fn run(&mut self, until: &Readiness) -> Result<(), ProbeFailure> {
+        let attempt = Attempt::of(&until.check, self.subject.binds)
+            .map_err(|NotPublished| self.account.impossible("the port isn't published"))?;
+        let mut successes = until.successes.max(1);
+        if let Check::Delay(pause) = &until.check {
+            // The pause is what was asked for: the timeout doesn't cut it short.
+            let end = Instant::now() + pause.get();
+            self.deadline += pause.get();
+            while Instant::now() < end {
+                self.unless_ended(sleep_until(end)).await;
+                self.still_runs().await?;
             }
-            Check::Tcp { port } => Try::Tcp(self.address(port, binds)?),
-            Check::Exec { command } => Try::Exec(command),
-            Check::Log { contains } => Try::Log(contains),
-            Check::Health => return Err(self.account.impossible("not supported yet")),
-            Check::Delay(pause) => {
-                // The pause is what was asked for: the timeout doesn't cut it short.
-                let end = Instant::now() + pause.get();
-                self.deadline += pause.get();
-                while Instant::now() < end {
-                    self.unless_ended(sleep_until(end)).await;
-                    self.still_runs().await?;
-                }
-                successes = 1;
-                Try::Running
-            }
-            Check::None => {
-                successes = 1;
-                Try::Running
-            }
-        };
-        let interval = readiness.interval.get().max(FIRST_PAUSE);
+        }
+        if matches!(attempt, Attempt::Running) {
+            successes = 1;
+        }
+        let interval = until.interval.get().max(FIRST_PAUSE);
         let mut pause = FIRST_PAUSE;
         let mut passed = 0;
         loop {
-            match self.unless_ended(self.attempt(&attempt)).await {
-                Some(Ok(())) => passed += 1,
-                Some(Err(answer)) => {
+            match self.unless_ended(self.attempt(attempt)).await {
+                Some(Answer::Passed) => passed += 1,
+                Some(Answer::Failed(answer) | Answer::Unknown(answer)) => {
                     passed = 0;
                     self.account.note(answer);
                 }
@@ -124,61 +103,12 @@ impl Probing<'_> {
         }
     }
 
-    /// Where this host reaches a declared TCP port.
-    fn address(&self, port: &PortName, binds: &[Bind]) -> Result<SocketAddr, ProbeFailure> {
-        let bind = binds
-            .iter()
-            .find(|bind| bind.port == *port && bind.protocol == Protocol::Tcp);
-        bind.map(Bind::address)
-            .ok_or_else(|| self.account.impossible("the port isn't published"))
-    }
-
-    /// One bounded try; an error is its answer in a few words.
-    async fn attempt(&self, attempt: &Try<'_>) -> Result<(), String> {
+    /// One bounded try.
+    async fn attempt(&self, attempt: Attempt<'_>) -> Answer {
         let left = self.deadline.saturating_duration_since(Instant::now());
         // Even a try that begins at the very end gets a moment.
-        let limit = left.clamp(FIRST_PAUSE, TRY);
-        match timeout(limit, self.ask(attempt, limit)).await {
-            Ok(answer) => answer,
-            Err(_) => Err("no answer in time".to_owned()),
-        }
-    }
-
-    async fn ask(&self, attempt: &Try<'_>, limit: Duration) -> Result<(), String> {
-        match attempt {
-            Try::Http(path, accepted, address) => {
-                let code = self.prober.http(*address, path).await?;
-                if accepted.contains(code) {
-                    Ok(())
-                } else {
-                    Err(format!("HTTP status {code}, not {accepted}"))
-                }
-            }
-            Try::Tcp(address) => self.prober.tcp(*address).await,
-            Try::Exec(command) => {
-                let code = self.runtime.exec(self.container, command, limit).await;
-                match code {
-                    Ok(0) => Ok(()),
-                    Ok(code) => Err(format!("exit code {code}")),
-                    // What Podman says may quote the command's arguments.
-                    Err(error) if error.is_ambiguous() => Err("no answer in time".to_owned()),
-                    Err(_) => Err("the command can't be run".to_owned()),
-                }
-            }
-            Try::Log(text) => {
-                let lines = self
-                    .runtime
-                    .logs(self.container, LOG_LINES, self.started_at)
-                    .await;
-                let lines = lines.map_err(|_| "the log can't be read".to_owned())?;
-                if lines.iter().any(|line| line.contains(text)) {
-                    Ok(())
-                } else {
-                    Err("the text isn't in the log".to_owned())
-                }
-            }
-            Try::Running => Ok(()),
-        }
+        let limit = left.min(attempt.limit()).max(FIRST_PAUSE);
+        self.subject.ask(attempt, limit).await
     }
 
     /// Does something as long as the container runs; `None` when it ended meanwhile.
@@ -188,7 +118,10 @@ impl Probing<'_> {
             let left = self.deadline.saturating_duration_since(Instant::now());
             // An error or `false` says nothing.
             if !matches!(
-                self.runtime.wait_stopped(self.container, left).await,
+                self.subject
+                    .runtime
+                    .wait_stopped(self.subject.container, left)
+                    .await,
                 Ok(true)
             ) {
                 std::future::pending::<()>().await;
@@ -204,7 +137,9 @@ impl Probing<'_> {
     /// Fails when this execution is over for sure; `false` when nobody can tell, or
     /// the process is frozen or on its way out.
     async fn still_runs(&mut self) -> Result<bool, ProbeFailure> {
-        let seen = timeout(TRY, self.runtime.inspect(self.container.as_str())).await;
+        let subject = self.subject;
+        let inspect = subject.runtime.inspect(subject.container.as_str());
+        let seen = timeout(LOOK, inspect).await;
         let container = match seen {
             Ok(Ok(Some(container))) => container,
             Ok(Ok(None)) => return Err(self.account.gone()),
@@ -219,7 +154,7 @@ impl Probing<'_> {
                 .account
                 .exited(container.exit_code, container.oom_killed));
         }
-        if container.started_at != self.started_at {
+        if container.started_at != self.subject.started_at {
             return Err(self.account.restarted());
         }
         let runs = container.state == ContainerState::Running;

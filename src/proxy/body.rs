@@ -9,7 +9,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use prometheus::IntGauge;
 use tokio::time::Instant;
 
-use super::pool::Connection;
+use super::pool::{Connection, Pool};
 use super::upstream::InFlight;
 
 /// How far a request's body has come.
@@ -142,7 +142,7 @@ pub(super) struct Download {
     /// Read to its end, trailers and all.
     complete: bool,
     connection: Option<Connection>,
-    in_flight: Option<InFlight>,
+    in_flight: Option<InFlight<Pool>>,
     gauged: Option<Gauged>,
 }
 
@@ -152,7 +152,7 @@ impl Download {
         if let (Some(connection), Some(in_flight)) = (self.connection.take(), &in_flight)
             && (self.complete || self.body.is_end_stream())
         {
-            in_flight.upstream().pool.put_back(connection);
+            in_flight.upstream().link.put_back(connection);
         }
         drop(self.gauged.take());
     }
@@ -178,7 +178,7 @@ impl Answer {
     pub fn backend(
         body: Incoming,
         connection: Connection,
-        in_flight: InFlight,
+        in_flight: InFlight<Pool>,
         gauged: Gauged,
     ) -> Self {
         Self::Backend(Box::new(Download {

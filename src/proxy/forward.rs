@@ -19,8 +19,9 @@ use super::headers::{
     authority, for_http1, for_http2, strip_hop_by_hop, to_backend, wanted_upgrade,
 };
 use super::metrics::{Metrics, RouteMetrics};
-use super::pool::{ConnectError, Connection};
-use super::switch::{Admission, Route, Switch};
+use super::pool::{ConnectError, Connection, Pool};
+use super::route::{Admission, HttpRoute};
+use super::switch::Switch;
 use super::tunnel;
 use super::upstream::InFlight;
 use crate::manifest::AppProtocol;
@@ -135,9 +136,9 @@ impl Forwarder {
         outgoing: &Outgoing,
         except: Option<&Backend>,
         outcome: &mut Outcome<'_>,
-    ) -> Result<Option<InFlight>, Failure> {
+    ) -> Result<Option<InFlight<Pool>>, Failure> {
         loop {
-            let route: Arc<Route> = self
+            let route: Arc<HttpRoute> = self
                 .switch
                 .find(outgoing.authority.host(), outgoing.request.uri().path())
                 .map_err(|_| Failure::Starting)?
@@ -157,9 +158,9 @@ impl Forwarder {
     async fn exchange(
         &self,
         outgoing: &mut Outgoing,
-        in_flight: &InFlight,
+        in_flight: &InFlight<Pool>,
     ) -> Result<(Connection, Response<Incoming>), Failure> {
-        let pool = &in_flight.upstream().pool;
+        let pool = &in_flight.upstream().link;
         let mut fresh = false;
         loop {
             let mut connection = pool
@@ -234,7 +235,7 @@ impl Forwarder {
         outgoing: Outgoing,
         connection: Connection,
         mut response: Response<Incoming>,
-        in_flight: InFlight,
+        in_flight: InFlight<Pool>,
         gauged: Gauged,
     ) -> Result<Response<Answer>, Failure> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {

@@ -13,7 +13,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -28,13 +28,12 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 /// What an HTTP/2 client begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Accepts until `stop`; the connections go on in `tracker`.
+/// Accepts until `stop`, and hands each connection on with its place.
 pub(super) async fn accept(
     listener: TcpListener,
-    forwarder: Arc<Forwarder>,
     room: Arc<Semaphore>,
-    tracker: TaskTracker,
     stop: CancellationToken,
+    mut serve: impl FnMut(TcpStream, SocketAddr, OwnedSemaphorePermit),
 ) {
     loop {
         let accepted = async {
@@ -42,25 +41,35 @@ pub(super) async fn accept(
             let place = Arc::clone(&room).acquire_owned().await;
             (place, listener.accept().await)
         };
-        let (place, accepted) = tokio::select! {
+        let accepted = tokio::select! {
             () = stop.cancelled() => return,
             accepted = accepted => accepted,
         };
         match accepted {
-            Ok((stream, client)) => {
-                let served = serve(stream, client, Arc::clone(&forwarder), stop.clone());
-                let gauged = Gauged::new(&forwarder.metrics.connections);
-                tracker.spawn(async move {
-                    served.await;
-                    drop((gauged, place));
-                });
-            }
-            Err(error) => {
+            (Ok(place), Ok((stream, client))) => serve(stream, client, place),
+            (_, Err(error)) => {
                 tracing::warn!(%error, "a connection couldn't be accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
+            // Nobody closes the semaphore.
+            (Err(_), Ok(_)) => return,
         }
     }
+}
+
+/// Serves a client's connection in `tracker`.
+pub(super) fn spawn(
+    forwarder: &Arc<Forwarder>,
+    tracker: &TaskTracker,
+    stop: &CancellationToken,
+    (stream, client, place): (TcpStream, SocketAddr, OwnedSemaphorePermit),
+) {
+    let served = serve(stream, client, Arc::clone(forwarder), stop.clone());
+    let gauged = Gauged::new(&forwarder.metrics.connections);
+    tracker.spawn(async move {
+        served.await;
+        drop((gauged, place));
+    });
 }
 
 async fn serve(

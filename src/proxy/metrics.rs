@@ -1,13 +1,14 @@
-//! What the data plane counts. Labels are the app, the service, a class of
-//! status codes, and a fixed set of reasons: bounded by what is deployed.
+//! What the data plane counts. Labels are the app, the service, the transport, a
+//! class of status codes, and a fixed set of reasons: bounded by what is deployed.
 
 use std::time::Duration;
 
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry,
 };
 
-use crate::manifest::{AppName, ServiceName};
+use crate::manifest::{AppName, Protocol, ServiceName};
 
 /// Upper bounds of the answer-time histogram, in seconds.
 const SECONDS: &[f64] = &[
@@ -20,6 +21,10 @@ pub(super) struct Metrics {
     requests: IntCounterVec,
     seconds: HistogramVec,
     failures: IntCounterVec,
+    streams: IntCounterVec,
+    open_streams: IntGaugeVec,
+    stream_failures: IntCounterVec,
+    listeners: IntGaugeVec,
     /// Requests and upgraded connections in flight.
     pub in_flight: IntGauge,
     /// Open client connections.
@@ -37,6 +42,17 @@ pub(super) struct RouteMetrics {
     classes: [IntCounter; 6],
     seconds: Histogram,
 }
+
+/// The metrics of one app's and service's connections or sessions.
+#[derive(Debug, Clone)]
+pub(super) struct StreamMetrics {
+    opened: IntCounter,
+    open: IntGauge,
+}
+
+/// A connection or session that is counted as open until this is dropped.
+#[derive(Debug)]
+pub(super) struct Counted(IntGauge);
 
 impl Metrics {
     /// Registers them.
@@ -67,6 +83,34 @@ impl Metrics {
                 ),
                 &["reason"],
             )?,
+            streams: IntCounterVec::new(
+                Opts::new(
+                    "podherd_proxy_streams_total",
+                    "TCP connections and UDP sessions that reached a backend, by app, service and protocol",
+                ),
+                &["app", "service", "protocol"],
+            )?,
+            open_streams: IntGaugeVec::new(
+                Opts::new(
+                    "podherd_proxy_streams",
+                    "Open TCP connections and UDP sessions by app, service and protocol",
+                ),
+                &["app", "service", "protocol"],
+            )?,
+            stream_failures: IntCounterVec::new(
+                Opts::new(
+                    "podherd_proxy_stream_failures_total",
+                    "TCP connections and UDP datagrams that didn't get through or were cut, by protocol and reason",
+                ),
+                &["protocol", "reason"],
+            )?,
+            listeners: IntGaugeVec::new(
+                Opts::new(
+                    "podherd_proxy_listeners",
+                    "TCP and UDP listeners of the graph by state: open, or failed and tried again",
+                ),
+                &["state"],
+            )?,
             in_flight: IntGauge::new(
                 "podherd_proxy_requests_in_flight",
                 "Requests and upgraded connections in flight",
@@ -87,6 +131,10 @@ impl Metrics {
         registry.register(Box::new(metrics.requests.clone()))?;
         registry.register(Box::new(metrics.seconds.clone()))?;
         registry.register(Box::new(metrics.failures.clone()))?;
+        registry.register(Box::new(metrics.streams.clone()))?;
+        registry.register(Box::new(metrics.open_streams.clone()))?;
+        registry.register(Box::new(metrics.stream_failures.clone()))?;
+        registry.register(Box::new(metrics.listeners.clone()))?;
         for gauge in [
             &metrics.in_flight,
             &metrics.connections,
@@ -116,9 +164,52 @@ impl Metrics {
         }
     }
 
+    /// Those of one app's and service's listener, looked up once a table.
+    pub fn stream(
+        &self,
+        app: &AppName,
+        service: &ServiceName,
+        protocol: Protocol,
+    ) -> StreamMetrics {
+        let labels = [app.as_str(), service.as_str(), protocol.as_str()];
+        StreamMetrics {
+            opened: self.streams.with_label_values(&labels),
+            open: self.open_streams.with_label_values(&labels),
+        }
+    }
+
+    /// Counts a connection or datagram that didn't get through, or was cut.
+    pub fn stream_failed(&self, protocol: Protocol, reason: &str) {
+        let labels = [protocol.as_str(), reason];
+        self.stream_failures.with_label_values(&labels).inc();
+    }
+
+    /// How many listeners are open, and how many can't be.
+    pub fn listeners(&self, open: usize, failed: usize) {
+        for (state, count) in [("open", open), ("failed", failed)] {
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            self.listeners.with_label_values(&[state]).set(count);
+        }
+    }
+
     /// Counts a request that the proxy answered itself.
     pub fn failed(&self, reason: &str) {
         self.failures.with_label_values(&[reason]).inc();
+    }
+}
+
+impl StreamMetrics {
+    /// Counts a connection or session that reached its backend.
+    pub fn opened(&self) -> Counted {
+        self.opened.inc();
+        self.open.inc();
+        Counted(self.open.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }
 

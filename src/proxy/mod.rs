@@ -1,13 +1,14 @@
-//! The embedded data plane: serves the traffic graph over HTTP.
+//! The embedded data plane: serves the traffic graph over HTTP, TCP and UDP.
 //!
 //! - [`serve`] binds the listeners and starts everything else.
 //! - `plane` keeps the process registered, follows the graph and acknowledges it.
 //! - `records` holds the apps' routes, `table` finds one (both pure), and `switch`
 //!   swaps tables and knows what is left of the one before.
-//! - `upstream` is one backend with its requests in flight, and `pool` its
-//!   connections.
+//! - `route` chooses among a rule's backends. `upstream` is one of them with what it
+//!   has in flight, `serving` all of one table, and `pool` one's HTTP connections.
 //! - `listener` has the clients' connections; `forward` one request's way through,
 //!   with `headers`, `body`, `tunnel` and `failure`.
+//! - `stream` is TCP and UDP.
 //!
 //! A withdrawal that this data plane has acknowledged is complete: no request
 //! enters the backend from there on, and those that had entered are counted until
@@ -28,13 +29,17 @@ mod metrics;
 mod plane;
 mod pool;
 mod records;
+mod route;
+mod serving;
+mod stream;
 mod switch;
 mod table;
 mod tunnel;
 mod upstream;
 
+use std::collections::BTreeSet;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +53,7 @@ use tokio_util::task::TaskTracker;
 use self::forward::Forwarder;
 use self::metrics::Metrics;
 use self::plane::Plane;
+use self::stream::{Listeners, Shared};
 use self::switch::Switch;
 use crate::clock::Clock;
 use crate::manifest::NodeName;
@@ -63,6 +69,11 @@ pub struct ProxyOptions {
     pub name: String,
     /// Where it listens for HTTP; port 0 takes a free one.
     pub listeners: Vec<SocketAddr>,
+    /// The address of the graph's TCP and UDP listeners.
+    pub l4_bind: IpAddr,
+    /// TCP ports of this host, beside the HTTP listeners', that Podherd has for
+    /// itself: no app can listen there.
+    pub reserved: BTreeSet<u16>,
     /// Times and numbers.
     pub limits: Limits,
 }
@@ -80,8 +91,16 @@ pub struct Limits {
     pub shutdown: Duration,
     /// Of the registration: how long a data plane that died is waited for.
     pub lease: Duration,
-    /// Open connections of clients; more wait.
+    /// Open HTTP connections of clients, and as many TCP connections; more wait.
     pub connections: usize,
+    /// Sessions of one UDP listener. For one more, the one that has been quiet for
+    /// longest ends.
+    pub udp_sessions: usize,
+    /// After how long without a datagram a UDP session ends.
+    pub udp_idle: Duration,
+    /// The same once its backend is withdrawn, or its place is needed: how long an
+    /// answer may take then.
+    pub udp_quiet: Duration,
 }
 
 impl Default for Limits {
@@ -93,6 +112,9 @@ impl Default for Limits {
             shutdown: Duration::from_secs(10),
             lease: Duration::from_secs(5),
             connections: 8192,
+            udp_sessions: 4096,
+            udp_idle: Duration::from_secs(60),
+            udp_quiet: Duration::from_secs(1),
         }
     }
 }
@@ -169,16 +191,29 @@ pub async fn serve(
         node,
         name,
         listeners,
+        l4_bind,
+        mut reserved,
         limits,
     } = options;
     if name.is_empty() || name.contains('/') {
         return Err(ProxyError::Name(name));
     }
     let listeners = bind(listeners).await?;
-    let addresses = listeners.iter().map(|(address, _)| *address).collect();
+    let addresses: Vec<_> = listeners.iter().map(|(address, _)| *address).collect();
+    reserved.extend(addresses.iter().map(SocketAddr::port));
     let metrics = Metrics::register(registry)?;
     let switch = Arc::new(Switch::new(metrics.clone()));
     let (sender, ready) = watch::channel(false);
+    let hard_stop = CancellationToken::new();
+    let shared = Arc::new(Shared {
+        switch: Arc::clone(&switch),
+        metrics: metrics.clone(),
+        limits,
+        room: Arc::new(Semaphore::new(limits.connections)),
+        connections: TaskTracker::new(),
+        hard_stop: hard_stop.clone(),
+    });
+    let streams = Arc::new(Listeners::new(Arc::clone(&shared), l4_bind, cancel.clone()));
     let plane = Plane {
         store,
         keys,
@@ -187,6 +222,8 @@ pub async fn serve(
         since: clock.now(),
         lease: limits.lease,
         switch: Arc::clone(&switch),
+        listeners: Arc::clone(&streams),
+        reserved,
         metrics: metrics.clone(),
         ready: sender,
     };
@@ -195,10 +232,18 @@ pub async fn serve(
         metrics,
         limits,
         tunnels: TaskTracker::new(),
-        hard_stop: CancellationToken::new(),
+        hard_stop,
     });
-    let listeners = listeners.into_iter().map(|(_, listener)| listener);
-    let running = run(listeners.collect(), forwarder, plane, cancel);
+    let serving = Serving {
+        listeners: listeners
+            .into_iter()
+            .map(|(_, listener)| listener)
+            .collect(),
+        forwarder,
+        streams,
+        connections: shared.connections.clone(),
+    };
+    let running = serving.run(plane, cancel);
     Ok(Proxy {
         addresses,
         ready,
@@ -216,46 +261,64 @@ async fn bind(addresses: Vec<SocketAddr>) -> Result<Vec<(SocketAddr, TcpListener
     Ok(listeners)
 }
 
-async fn run(
+/// Everything that serves.
+struct Serving {
     listeners: Vec<TcpListener>,
     forwarder: Arc<Forwarder>,
-    plane: Plane,
-    cancel: CancellationToken,
-) {
-    let leave = CancellationToken::new();
-    let plane = tokio::spawn(plane.run(leave.clone()));
-    let room = Arc::new(Semaphore::new(forwarder.limits.connections));
-    let clients = TaskTracker::new();
-    for listener in listeners {
-        clients.spawn(listener::accept(
-            listener,
-            Arc::clone(&forwarder),
-            Arc::clone(&room),
-            clients.clone(),
-            cancel.clone(),
-        ));
-    }
-    cancel.cancelled().await;
+    streams: Arc<Listeners>,
+    /// TCP connections.
+    connections: TaskTracker,
+}
 
-    // What is in flight ends first. Until then the plane stays registered: what it
-    // drains is still waited for.
-    clients.close();
-    forwarder.tunnels.close();
-    let ended = async {
-        clients.wait().await;
-        forwarder.tunnels.wait().await;
-    };
-    if tokio::time::timeout(forwarder.limits.shutdown, ended)
-        .await
-        .is_err()
-    {
-        tracing::warn!("requests were still in flight when the proxy had to stop");
+impl Serving {
+    async fn run(mut self, plane: Plane, cancel: CancellationToken) {
+        let leave = CancellationToken::new();
+        let plane = tokio::spawn(plane.run(leave.clone()));
+        let clients = TaskTracker::new();
+        self.accept(&clients, &cancel);
+        self.streams.keep_trying().await;
+
+        // What is in flight ends first. Until then the plane stays registered: what
+        // it drains is still waited for.
+        let Self {
+            forwarder,
+            streams,
+            connections,
+            ..
+        } = self;
+        streams.close().await;
+        let ended = || async {
+            for tracker in [&clients, &connections, &forwarder.tunnels] {
+                tracker.close();
+                tracker.wait().await;
+            }
+        };
+        let limit = forwarder.limits.shutdown;
+        if tokio::time::timeout(limit, ended()).await.is_err() {
+            tracing::warn!("requests were still in flight when the proxy had to stop");
+        }
+        forwarder.hard_stop.cancel();
+        ended().await;
+        leave.cancel();
+        if let Err(error) = plane.await {
+            tracing::error!(%error, "the data plane's link to the store broke down");
+        }
     }
-    forwarder.hard_stop.cancel();
-    clients.wait().await;
-    forwarder.tunnels.wait().await;
-    leave.cancel();
-    if let Err(error) = plane.await {
-        tracing::error!(%error, "the data plane's link to the store broke down");
+
+    fn accept(&mut self, clients: &TaskTracker, stop: &CancellationToken) {
+        let room = Arc::new(Semaphore::new(self.forwarder.limits.connections));
+        for listener in std::mem::take(&mut self.listeners) {
+            let (forwarder, tracker) = (Arc::clone(&self.forwarder), clients.clone());
+            let stopped = stop.clone();
+            let serve = move |stream, client, place| {
+                listener::spawn(&forwarder, &tracker, &stopped, (stream, client, place));
+            };
+            clients.spawn(listener::accept(
+                listener,
+                Arc::clone(&room),
+                stop.clone(),
+                serve,
+            ));
+        }
     }
 }

@@ -6,7 +6,7 @@
 //! lost lease the same order begins anew. Whatever becomes of the store, the last
 //! table goes on serving.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,11 +17,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::metrics::Metrics;
 use super::records::Records;
+use super::stream::Listeners;
 use super::switch::Switch;
 use crate::manifest::NodeName;
 use crate::state::{ContainerId, Keys, RecordError, decode, encode};
 use crate::store::{Commit, LeaseId, Range, Store, StoreError, Target, Txn, WatchEvent};
-use crate::traffic::{DataPlane, LEFT};
+use crate::traffic::{DataPlane, FailedListener, LEFT};
 
 /// First pause after a failure of the store; doubled up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -49,6 +50,10 @@ pub(super) struct Plane {
     pub lease: Duration,
     /// The table.
     pub switch: Arc<Switch>,
+    /// The TCP and UDP listeners.
+    pub listeners: Arc<Listeners>,
+    /// TCP ports that no app can have.
+    pub reserved: BTreeSet<u16>,
     /// What is counted.
     pub metrics: Metrics,
     /// Whether there is a table.
@@ -63,6 +68,14 @@ struct Graph {
     revision: i64,
     /// The store's cluster.
     cluster: Option<u64>,
+}
+
+/// What this plane says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Report {
+    applied: i64,
+    draining: BTreeMap<ContainerId, u64>,
+    failed: Vec<FailedListener>,
 }
 
 /// A registration that lasts.
@@ -119,7 +132,10 @@ impl Plane {
             // Not in time is not at all: then the lease ends by itself, and
             // whoever publishes waits until then.
             let farewell = async {
-                let nothing_serves = (LEFT, BTreeMap::new());
+                let nothing_serves = Report {
+                    applied: LEFT,
+                    ..Report::default()
+                };
                 if self.write(&mut registration, &nothing_serves).await.is_ok() {
                     let _ = self.store.revoke(registration.lease).await;
                 }
@@ -154,7 +170,7 @@ impl Plane {
     async fn register(&self) -> Result<Registration, Lost> {
         let lease = self.store.grant(self.lease).await?;
         let key = self.keys.proxy(&self.node, &self.name);
-        let value = encode(&self.record(0, BTreeMap::new()))?;
+        let value = encode(&self.record(Report::default()))?;
         // What a predecessor of this name left is taken over: the sockets are
         // bound by now, so on this host it isn't there any more.
         let txn = Txn::default().put_leased(key.clone(), value, lease);
@@ -188,11 +204,16 @@ impl Plane {
         registration: &mut Registration,
         mut applied: watch::Receiver<i64>,
     ) -> Lost {
-        let mut written = (0, BTreeMap::new());
+        let mut written = Report::default();
+        let mut failed = self.listeners.failed();
         loop {
-            // In this order: the counts are those of after the swap.
-            let revision = *applied.borrow_and_update();
-            let wanted = (revision, self.switch.draining());
+            // In this order: the counts are those of after the swap, and so are the
+            // listeners.
+            let wanted = Report {
+                applied: *applied.borrow_and_update(),
+                draining: self.switch.draining(),
+                failed: failed.borrow_and_update().clone(),
+            };
             if wanted != written {
                 if let Err(lost) = self.write(registration, &wanted).await {
                     return lost;
@@ -201,20 +222,17 @@ impl Plane {
             }
             tokio::select! {
                 changed = applied.changed() => if changed.is_err() { return Lost::Expired },
+                changed = failed.changed() => if changed.is_err() { return Lost::Expired },
                 () = self.switch.emptied() => {}
-                () = tokio::time::sleep(DRAIN_REPORT), if !written.1.is_empty() => {}
+                () = tokio::time::sleep(DRAIN_REPORT), if !written.draining.is_empty() => {}
             }
         }
     }
 
     /// Writes the record over the one written last. Whatever becomes of a reply,
     /// the comparison lets at most one try through.
-    async fn write(
-        &self,
-        registration: &mut Registration,
-        (applied, draining): &(i64, BTreeMap<ContainerId, u64>),
-    ) -> Result<(), Lost> {
-        let value = encode(&self.record(*applied, draining.clone()))?;
+    async fn write(&self, registration: &mut Registration, report: &Report) -> Result<(), Lost> {
+        let value = encode(&self.record(report.clone()))?;
         let key = &registration.key;
         let mut pause = FIRST_PAUSE;
         loop {
@@ -254,13 +272,15 @@ impl Plane {
         }
     }
 
-    fn record(&self, applied: i64, draining: BTreeMap<ContainerId, u64>) -> DataPlane {
+    fn record(&self, report: Report) -> DataPlane {
         DataPlane {
             node: self.node.clone(),
             name: self.name.clone(),
             since: self.since,
-            applied,
-            draining,
+            applied: report.applied,
+            draining: report.draining,
+            reserved: self.reserved.clone(),
+            failed: report.failed,
         }
     }
 
@@ -297,7 +317,7 @@ impl Plane {
         graph.accept(cluster, view.revision)?;
         let entries: Vec<_> = view.ranges.into_iter().flatten().collect();
         graph.records.replace(&prefix, &entries);
-        self.install(graph, applied);
+        self.install(graph, applied).await;
 
         let mut watch = self.store.watch(&prefix, graph.revision + 1).await?;
         while let Some(event) = watch.next().await {
@@ -312,7 +332,7 @@ impl Plane {
                 }
             };
             if changed {
-                self.install(graph, applied);
+                self.install(graph, applied).await;
             }
             if let Some(error) = broken {
                 return Err(error);
@@ -321,8 +341,9 @@ impl Plane {
         Ok(())
     }
 
-    fn install(&self, graph: &Graph, applied: &watch::Sender<i64>) {
+    async fn install(&self, graph: &Graph, applied: &watch::Sender<i64>) {
         self.switch.install(&graph.records);
+        self.listeners.follow().await;
         self.metrics.revision.set(graph.revision);
         self.ready.send_replace(true);
         applied.send_replace(graph.records.understood(graph.revision));

@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::body::Upload;
+use super::upstream::Link;
 use crate::manifest::AppProtocol;
 
 /// Idle HTTP/1.1 connections that are kept.
@@ -180,9 +181,11 @@ impl Pool {
             lock(idle).put(sender, Instant::now());
         }
     }
+}
 
+impl Link for Pool {
     /// Closes what no request uses, now and from now on.
-    pub fn close_idle(&self) {
+    fn withdrawn(&self) {
         if let Connections::Http1(idle) = &self.connections {
             let mut idle = lock(idle);
             idle.closed = true;

@@ -1,61 +1,29 @@
 //! The table that serves, how it is swapped, and what is left of the one before.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use tokio::sync::Notify;
 
-use super::metrics::{Metrics, RouteMetrics};
+use super::metrics::Metrics;
+use super::pool::Pool;
 use super::records::Records;
+use super::route::{HttpRoute, StreamRoute};
+use super::serving::Serving;
+use super::stream::Cutoff;
 use super::table::Table;
-use super::upstream::{InFlight, Upstream};
-use crate::manifest::{AppName, AppProtocol};
+use super::upstream::{Draining, Upstream};
+use crate::manifest::{AppName, AppProtocol, Protocol};
 use crate::state::ContainerId;
-use crate::traffic::{Backend, HttpRule};
+use crate::traffic::{HttpRule, Listener, StreamRule};
 
-/// What a rule leads to.
-#[derive(Debug)]
-pub(super) struct Route {
-    /// Counters of the app and service.
-    pub metrics: RouteMetrics,
-    upstreams: Vec<Arc<Upstream>>,
-    /// Where the search for the least busy backend starts, so that equals take
-    /// turns.
-    turn: AtomicUsize,
+/// Everything that is routed.
+#[derive(Debug, Default)]
+struct Tables {
+    http: Table<Arc<HttpRoute>>,
+    streams: HashMap<Listener, Arc<StreamRoute>>,
 }
-
-/// Whether a route could take a request.
-#[derive(Debug)]
-pub(super) enum Admission {
-    /// It went in here.
-    Entered(InFlight),
-    /// Nobody answers for the service (besides the one left out).
-    NoBackend,
-    /// The table is older than a withdrawal: look the route up again.
-    Withdrawn,
-}
-
-impl Route {
-    /// Counts a request in at the least busy backend other than `except`.
-    pub fn enter(&self, except: Option<&Backend>) -> Admission {
-        let start = self.turn.fetch_add(1, Ordering::Relaxed);
-        let count = self.upstreams.len();
-        let least = (0..count)
-            .filter_map(|step| self.upstreams.get(start.wrapping_add(step) % count))
-            .filter(|upstream| except != Some(&upstream.backend))
-            .min_by_key(|upstream| upstream.in_flight());
-        match least {
-            None => Admission::NoBackend,
-            Some(upstream) => upstream
-                .enter()
-                .map_or(Admission::Withdrawn, Admission::Entered),
-        }
-    }
-}
-
-type Backends = HashMap<(Backend, Speaks), Arc<Upstream>>;
 
 /// [`AppProtocol`] as a part of a backend's identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -73,18 +41,22 @@ impl From<AppProtocol> for Speaks {
     }
 }
 
+type HttpServing = Serving<Speaks, Pool>;
+type StreamServing = Serving<Protocol, Cutoff>;
+
 #[derive(Debug, Default)]
 struct Behind {
     /// The backends of the table that serves.
-    serving: Backends,
-    /// Withdrawn ones with requests in flight.
-    draining: Vec<Arc<Upstream>>,
+    http: HttpServing,
+    streams: StreamServing,
+    /// Withdrawn ones with something in flight.
+    draining: Vec<Arc<dyn Draining>>,
 }
 
 /// The table that serves.
 #[derive(Debug)]
 pub(super) struct Switch {
-    table: ArcSwapOption<Table<Arc<Route>>>,
+    tables: ArcSwapOption<Tables>,
     behind: Mutex<Behind>,
     emptied: Arc<Notify>,
     metrics: Metrics,
@@ -94,7 +66,7 @@ impl Switch {
     /// A switch that serves nothing yet.
     pub fn new(metrics: Metrics) -> Self {
         Self {
-            table: ArcSwapOption::empty(),
+            tables: ArcSwapOption::empty(),
             behind: Mutex::default(),
             emptied: Arc::default(),
             metrics,
@@ -102,84 +74,113 @@ impl Switch {
     }
 
     /// What a request leads to; `Err` while there is no table at all.
-    pub fn find(&self, host: &str, path: &str) -> Result<Option<Arc<Route>>, NotReady> {
-        let table = self.table.load();
-        let table = table.as_ref().ok_or(NotReady)?;
-        Ok(table.find(host, path).cloned())
+    pub fn find(&self, host: &str, path: &str) -> Result<Option<Arc<HttpRoute>>, NotReady> {
+        let tables = self.tables.load();
+        let tables = tables.as_ref().ok_or(NotReady)?;
+        Ok(tables.http.find(host, path).cloned())
+    }
+
+    /// What a connection or datagram to a listener leads to.
+    pub fn stream(&self, listener: Listener) -> Option<Arc<StreamRoute>> {
+        let tables = self.tables.load();
+        tables.as_ref()?.streams.get(&listener).cloned()
+    }
+
+    /// The listeners that are to be open.
+    pub fn listeners(&self) -> BTreeSet<Listener> {
+        let tables = self.tables.load();
+        let tables = tables.as_ref();
+        tables.map_or_else(BTreeSet::new, |tables| {
+            tables.streams.keys().copied().collect()
+        })
     }
 
     /// Serves these records from here on. When it returns, no request enters a
     /// backend that they don't name, and [`Switch::draining`] counts the last ones.
     pub fn install(&self, records: &Records) {
         let mut behind = self.lock();
-        let mut serving = Backends::new();
-        let mut table = Table::default();
+        let (mut http, mut streams) = (HttpServing::default(), StreamServing::default());
+        let mut tables = Tables::default();
         for (app, routes) in records.in_order() {
             for rule in &routes.http {
-                let route = self.route(app, rule, &behind.serving, &mut serving);
-                if table.insert(&rule.host, &rule.path, route).is_err() {
+                let route = self.http_route(app, rule, &behind.http, &mut http);
+                if tables.http.insert(&rule.host, &rule.path, route).is_err() {
                     tracing::warn!(%app, rule.host, rule.path, "already routed: this rule is left out");
                 }
             }
+            for (listener, rule) in routes.listeners() {
+                if tables.streams.contains_key(&listener) {
+                    tracing::warn!(%app, %listener, "already routed: this rule is left out");
+                    continue;
+                }
+                let route = self.stream_route(app, listener, rule, &behind.streams, &mut streams);
+                tables.streams.insert(listener, route);
+            }
         }
         // A rule that was left out must not keep its backends in service.
-        let named: HashSet<*const Upstream> = table
-            .targets()
-            .flat_map(|route| route.upstreams.iter().map(Arc::as_ptr))
-            .collect();
-        serving.retain(|_, upstream| named.contains(&Arc::as_ptr(upstream)));
+        http.retain(tables.http.targets().flat_map(|route| route.upstreams()));
 
-        self.table.store(Some(Arc::new(table)));
+        self.tables.store(Some(Arc::new(tables)));
         // Only now: a request that finds its backend withdrawn looks again, and
         // must find the new table.
-        let before = std::mem::replace(&mut behind.serving, serving);
-        for (identity, upstream) in before {
-            if !behind.serving.contains_key(&identity) {
-                upstream.withdraw();
-                behind.draining.push(upstream);
-            }
+        let behind = &mut *behind;
+        for upstream in behind.http.give_way(http) {
+            behind.draining.push(upstream);
+        }
+        for upstream in behind.streams.give_way(streams) {
+            behind.draining.push(upstream);
         }
     }
 
-    fn route(
+    fn http_route(
         &self,
         app: &AppName,
         rule: &HttpRule,
-        before: &Backends,
-        serving: &mut Backends,
-    ) -> Arc<Route> {
+        before: &HttpServing,
+        serving: &mut HttpServing,
+    ) -> Arc<HttpRoute> {
         let upstreams = rule.backends.iter().map(|backend| {
-            let identity = (backend.clone(), Speaks::from(rule.protocol));
-            let kept = serving.get(&identity).or_else(|| before.get(&identity));
-            let upstream = kept.cloned().unwrap_or_else(|| {
-                let emptied = Arc::clone(&self.emptied);
-                Arc::new(Upstream::new(backend.clone(), rule.protocol, emptied))
-            });
-            serving.insert(identity, Arc::clone(&upstream));
-            upstream
+            serving.keep(before, backend, rule.protocol.into(), || {
+                let pool = Pool::new(backend.address, rule.protocol);
+                Upstream::new(backend.clone(), pool, Arc::clone(&self.emptied))
+            })
         });
-        Arc::new(Route {
-            upstreams: upstreams.collect(),
-            metrics: self.metrics.route(app, &rule.service),
-            turn: AtomicUsize::new(0),
-        })
+        let metrics = self.metrics.route(app, &rule.service);
+        Arc::new(HttpRoute::new(metrics, upstreams.collect()))
     }
 
-    /// Requests in flight of each container that isn't routed to any more.
+    fn stream_route(
+        &self,
+        app: &AppName,
+        listener: Listener,
+        rule: &StreamRule,
+        before: &StreamServing,
+        serving: &mut StreamServing,
+    ) -> Arc<StreamRoute> {
+        let drain = rule.drain.get();
+        let upstreams = rule.backends.iter().map(|backend| {
+            let upstream = serving.keep(before, backend, listener.protocol, || {
+                let cutoff = Cutoff::new(drain);
+                Upstream::new(backend.clone(), cutoff, Arc::clone(&self.emptied))
+            });
+            upstream.link.set_drain(drain);
+            upstream
+        });
+        let metrics = self.metrics.stream(app, &rule.service, listener.protocol);
+        Arc::new(StreamRoute::new(metrics, upstreams.collect()))
+    }
+
+    /// What is in flight of each container that isn't routed to any more.
     pub fn draining(&self) -> BTreeMap<ContainerId, u64> {
         let mut behind = self.lock();
         behind.draining.retain(|upstream| upstream.in_flight() > 0);
-        let routed: HashSet<&ContainerId> = behind
-            .serving
-            .keys()
-            .map(|(backend, _)| &backend.container)
-            .collect();
+        let http = behind.http.containers();
+        let routed: HashSet<&ContainerId> = http.chain(behind.streams.containers()).collect();
         let mut counts = BTreeMap::new();
         for upstream in &behind.draining {
-            if !routed.contains(&upstream.backend.container) {
-                *counts
-                    .entry(upstream.backend.container.clone())
-                    .or_default() += upstream.in_flight();
+            let container = &upstream.backend().container;
+            if !routed.contains(container) {
+                *counts.entry(container.clone()).or_default() += upstream.in_flight();
             }
         }
         counts
@@ -201,13 +202,14 @@ pub(super) struct NotReady;
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
     use crate::manifest::Tls;
+    use crate::proxy::route::Admission;
     use crate::state::{Incarnation, encode};
     use crate::store::Entry;
-    use crate::traffic::AppRoutes;
+    use crate::traffic::{AppRoutes, Backend};
 
     fn switch() -> Switch {
         Switch::new(Metrics::register(&prometheus::Registry::new()).unwrap())
@@ -245,7 +247,7 @@ mod tests {
         records
     }
 
-    fn found(switch: &Switch) -> Arc<Route> {
+    fn found(switch: &Switch) -> Arc<HttpRoute> {
         switch.find("a.test", "/").unwrap().unwrap()
     }
 

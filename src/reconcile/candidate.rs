@@ -2,12 +2,15 @@
 
 use jiff::Timestamp;
 
-use crate::manifest::ServiceName;
+use crate::manifest::{AppName, ServiceName};
 use crate::runtime::{
     Container, ContainerSpec, Image, Labels, NetworkAttachment, PortMapping, TmpfsMount,
     VolumeAttachment, Wanted, deadline,
 };
-use crate::state::{Bind, BindClaim, ContainerId, PinnedService, RevisionNumber, Warning, labels};
+use crate::state::{
+    Bind, BindClaim, ContainerId, Incarnation, PinnedService, RevisionNumber, TakenSecrets,
+    Warning, labels,
+};
 
 use super::error::{Failure, ReconcileError, StepError, runtime_failure};
 use super::images::Pulls;
@@ -24,7 +27,28 @@ pub(super) struct Candidate {
     /// The journal's step that names it.
     pub step: usize,
     pub started_at: Option<Timestamp>,
+    /// The versions of its secrets that it took.
+    pub secrets: TakenSecrets,
     pub binds: Vec<Bind>,
+}
+
+/// The private network, where services find each other by name, and the shared ones,
+/// where the name says whose it is.
+fn attachments(
+    app: &AppName,
+    incarnation: Incarnation,
+    service: &ServiceName,
+    pinned: &PinnedService,
+) -> Vec<NetworkAttachment> {
+    let private = NetworkAttachment {
+        name: names::network(app, incarnation),
+        aliases: vec![service.to_string()],
+    };
+    let shared = pinned.networks.iter().map(|network| NetworkAttachment {
+        name: network.name.to_string(),
+        aliases: vec![names::shared_alias(app, service)],
+    });
+    std::iter::once(private).chain(shared).collect()
 }
 
 impl Run<'_> {
@@ -61,6 +85,7 @@ impl Run<'_> {
         let ports = self.claim_ports(index, service, &pinned, &name).await?;
         self.candidate_mut(service)?.made = Some(name.clone());
         let image = self.pinned_image(service, &pinned).await?;
+        self.note_files(service).await?;
         let spec = self.container_spec(service, &candidate, &pinned, name.clone(), ports, image.id);
         // Last, so that as little as can be happens between the look and the create.
         let granted = self.ctx.grant(self.app, service, &pinned.spec).await?;
@@ -149,9 +174,10 @@ impl Run<'_> {
                 labels.entry(key.clone()).or_insert_with(|| value.clone());
             }
         }
+        let (secret_env, secret_files) = self.secrets_for(spec);
         ContainerSpec {
             name,
-            hostname: service.to_string(),
+            hostname: names::hostname(self.app, service, pinned),
             image_id,
             entrypoint: spec.command.clone(),
             command: spec.args.clone(),
@@ -169,6 +195,8 @@ impl Run<'_> {
                     read_only: volume.read_only,
                 })
                 .collect(),
+            secret_env,
+            secret_files,
             tmpfs: spec
                 .tmpfs
                 .iter()
@@ -177,14 +205,12 @@ impl Run<'_> {
                     size: tmpfs.size.map(crate::manifest::Bytes::get),
                 })
                 .collect(),
-            networks: vec![NetworkAttachment {
-                name: names::network(self.app, incarnation),
-                aliases: vec![service.to_string()],
-            }],
+            networks: attachments(self.app, incarnation, service, pinned),
             stop_signal: spec.stop_signal.clone(),
             stop_timeout: spec.stop_grace.get(),
             resources: spec.resources.clone(),
             security: spec.security.clone(),
+            logging: spec.logging.clone(),
             ..ContainerSpec::default()
         }
     }

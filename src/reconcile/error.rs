@@ -139,6 +139,7 @@ pub(super) fn runtime_failure(error: &RuntimeError) -> Failure {
         RuntimeError::NameInUse { .. } => "NameInUse",
         RuntimeError::InUse { .. } => "InUse",
         RuntimeError::NotFound { .. } => "NotFound",
+        RuntimeError::NoUserIds => "NoUserIds",
         RuntimeError::Refused { .. } => "PodmanRefused",
     };
     Failure {
@@ -158,6 +159,9 @@ pub(super) fn traffic_error(what: &str, error: TrafficError) -> StepError {
         // The other app may give the route up.
         TrafficError::Conflict { .. } => {
             Failure::passing("RouteConflict", error.to_string()).into()
+        }
+        TrafficError::Reserved { .. } => {
+            Failure::lasting("ListenerReserved", error.to_string()).into()
         }
         TrafficError::Store(_) | TrafficError::Record(_) | TrafficError::NotLeading(_) => {
             StepError::Interrupted(error.into())

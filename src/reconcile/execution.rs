@@ -1,9 +1,9 @@
 //! Steps on a container's execution: start, inspect, probe.
 
-use crate::manifest::{Port, ServiceName};
-use crate::probe::{ProbeFailure, ProbeFailureKind, wait_ready};
+use crate::manifest::{Port, Security, ServiceName};
+use crate::probe::{ProbeFailure, ProbeFailureKind, Subject, wait_ready, wait_started};
 use crate::runtime::{Container, ContainerState, RuntimeError, deadline};
-use crate::state::{Bind, BindClaim, ContainerId, Diagnostics};
+use crate::state::{Bind, BindClaim, ContainerId};
 use crate::store::Changes;
 
 use super::candidate::Candidate;
@@ -12,8 +12,6 @@ use super::run::Run;
 
 /// How often a candidate is made again because its port turned out taken.
 const PORT_TRIES: u32 = 3;
-/// Lines of a failed container's log that the journal keeps.
-const LOG_LINES: usize = 50;
 
 impl Run<'_> {
     /// Starts the candidate, or the container that ACTIVE names, and inspects
@@ -41,6 +39,7 @@ impl Run<'_> {
             let container = self.container_of(service)?;
             let revision = self.candidate(service)?.revision;
             self.permit_start(service, revision, &container).await?;
+            self.note_env(service).await?;
             self.ctx.permit(deadline::START)?;
             match self.ctx.runtime.start(&container).await {
                 Ok(()) => break,
@@ -51,12 +50,13 @@ impl Run<'_> {
                 Err(error) if error.is_ambiguous() && self.runs(&container).await => break,
                 Err(error) => {
                     let mut failure = runtime_failure(&error);
-                    failure.diagnostics = Some(self.diagnostics(&container, None).await);
+                    let diagnostics = self.diagnostics(service, &container, Vec::new());
+                    failure.diagnostics = Some(diagnostics.await);
                     return Err(failure.into());
                 }
             }
         }
-        self.observe_execution(index, service).await
+        self.observe_execution(index, service).await.map(drop)
     }
 
     /// Whether another container on another port can help.
@@ -112,7 +112,8 @@ impl Run<'_> {
     ) -> Result<(), StepError> {
         self.journal.begin(index, Changes::default()).await?;
         self.adopt(service, container)?;
-        self.observe_execution(index, service).await
+        let container = self.observe_execution(index, service).await?;
+        self.note_env_since(service, &container).await
     }
 
     /// Works on the container that ACTIVE names.
@@ -125,6 +126,7 @@ impl Run<'_> {
         let candidate = Candidate {
             revision: active.revision,
             container: Some(container.clone()),
+            secrets: active.secrets.clone(),
             ..Candidate::default()
         };
         self.candidates.insert(service.clone(), candidate);
@@ -136,17 +138,18 @@ impl Run<'_> {
         &mut self,
         index: usize,
         service: &ServiceName,
-    ) -> Result<(), StepError> {
+    ) -> Result<Container, StepError> {
         let id = self.container_of(service)?;
         let container = self.inspect_existing(&id).await?;
         let revision = self.candidate(service)?.revision;
-        let ports = self.pinned_at(service, revision)?.spec.ports.clone();
-        let binds = binds(&ports, &container)?;
+        let spec = &self.pinned_at(service, revision)?.spec;
+        check_restrictions(&spec.security, &container)?;
+        let binds = binds(&spec.ports, &container)?;
         let candidate = self.candidate_mut(service)?;
         candidate.started_at = container.started_at;
         candidate.binds = binds;
         self.journal.made(index, &id);
-        Ok(())
+        Ok(container)
     }
 
     async fn inspect_existing(&self, id: &ContainerId) -> Result<Container, StepError> {
@@ -170,19 +173,22 @@ impl Run<'_> {
         self.journal.begin(index, Changes::default()).await?;
         let candidate = self.candidate(service)?.clone();
         let container = self.container_of(service)?;
-        let readiness = self
-            .pinned_at(service, candidate.revision)?
-            .spec
-            .effective_readiness();
-        let ctx = self.ctx;
-        let probing = wait_ready(
-            ctx.prober.as_ref(),
-            ctx.runtime.as_ref(),
-            &container,
-            candidate.started_at,
-            &readiness,
-            &candidate.binds,
-        );
+        let spec = &self.pinned_at(service, candidate.revision)?.spec;
+        let (startup, readiness) = (spec.startup.clone(), spec.effective_readiness());
+        let subject = Subject {
+            prober: self.ctx.prober.as_ref(),
+            runtime: self.ctx.runtime.as_ref(),
+            container: &container,
+            started_at: candidate.started_at,
+            binds: &candidate.binds,
+        };
+        let probing = async {
+            // Its time doesn't count as the readiness'.
+            if let Some(startup) = &startup {
+                wait_started(subject, startup).await?;
+            }
+            wait_ready(subject, &readiness).await
+        };
         let answer = tokio::select! {
             biased;
             () = self.cancel.cancelled() => return Err(ReconcileError::Interrupted.into()),
@@ -190,46 +196,49 @@ impl Run<'_> {
             answer = probing => answer,
         };
         if let Err(failure) = answer {
-            return Err(self.unready(&container, failure).await.into());
+            return Err(self.unready(service, &container, failure).await.into());
         }
         self.journal.made(index, &container);
         Ok(())
     }
 
-    async fn unready(&self, container: &ContainerId, failure: ProbeFailure) -> Failure {
+    async fn unready(
+        &self,
+        service: &ServiceName,
+        container: &ContainerId,
+        failure: ProbeFailure,
+    ) -> Failure {
         let reason = match failure.kind {
             ProbeFailureKind::TimedOut => "NotReady",
+            ProbeFailureKind::NotStarted => "NotStarted",
             ProbeFailureKind::Exited => "ContainerExited",
             ProbeFailureKind::Restarted | ProbeFailureKind::Gone => "ContainerMoved",
             ProbeFailureKind::Impossible => "ProbeImpossible",
         };
         let message = failure.message.clone();
-        let diagnostics = Some(self.diagnostics(container, Some(failure)).await);
+        let diagnostics = self.diagnostics(service, container, failure.answers);
+        let diagnostics = Some(diagnostics.await);
         Failure {
             diagnostics,
             ..Failure::passing(reason, message)
         }
     }
+}
 
-    /// What the journal keeps about a container that failed.
-    async fn diagnostics(
-        &self,
-        container: &ContainerId,
-        probe: Option<ProbeFailure>,
-    ) -> Diagnostics {
-        let runtime = &self.ctx.runtime;
-        let log_tail = runtime
-            .logs(container, LOG_LINES, None)
-            .await
-            .unwrap_or_default();
-        let found = runtime.inspect(container.as_str()).await.ok().flatten();
-        Diagnostics {
-            log_tail,
-            exit_code: found.as_ref().and_then(|found| found.exit_code),
-            oom_killed: found.as_ref().is_some_and(|found| found.oom_killed),
-            probe_answers: probe.map(|probe| probe.answers).unwrap_or_default(),
-        }
+/// Refuses a container that has more privileges than it was asked to have.
+fn check_restrictions(asked: &Security, container: &Container) -> Result<(), Failure> {
+    let missing = container.applied.missing_restrictions(asked);
+    if missing.is_empty() {
+        return Ok(());
     }
+    Err(Failure::lasting(
+        "SecurityIgnored",
+        format!(
+            "Podman started the container without security.{}: this host can't do it, or its \
+             Podman doesn't know it",
+            missing.join(", security.")
+        ),
+    ))
 }
 
 /// The host port of each declared port, as the runtime gave it.

@@ -156,6 +156,13 @@ impl<'c> Journal<'c> {
         }
     }
 
+    /// What a person needs to find out why the step was done.
+    pub fn diagnose(&mut self, index: usize, diagnostics: Diagnostics) {
+        if let Some(step) = self.operation.steps.get_mut(index) {
+            step.diagnostics = Some(diagnostics);
+        }
+    }
+
     /// What was going on when the operation was interrupted failed.
     pub fn interrupt(&mut self) {
         for index in 0..self.operation.steps.len() {

@@ -7,11 +7,13 @@
 //! - `preflight` pins the wanted manifest to a revision, touching nothing;
 //!   `preview` does what can be done of that without a pull.
 //! - `run` is the sequencer; `journal` is what it writes; `traffic`, `retire`,
-//!   `resources`, `candidate` with its `claims`, `execution`, `publish` and
-//!   `removal` are the effects of its steps.
+//!   `resources`, `networks`, `secrets`, `candidate` with its `claims`, `execution`,
+//!   `publish` and `removal` are the effects of its steps.
 //! - `images` makes images present and tells of pulls; `repair` brings back what ACTIVE
 //!   names.
 //! - `permission` asks the node's policy, and images go through it.
+//! - `diagnostics` is what the journal keeps of a container that failed, and
+//!   `redact` what it leaves out of that.
 //! - `requests` answers what people ask for by key.
 //! - `recover` reconciles an operation that was interrupted.
 //! - `failpoint` lets a test crash it anywhere.
@@ -25,12 +27,14 @@
 mod candidate;
 mod claims;
 mod damage;
+mod diagnostics;
 mod error;
 mod execution;
 mod failpoint;
 mod images;
 mod journal;
 mod names;
+mod networks;
 mod observe;
 mod pacing;
 mod permission;
@@ -39,12 +43,14 @@ mod preflight;
 mod preview;
 mod publish;
 mod recover;
+mod redact;
 mod removal;
 mod repair;
 mod requests;
 mod resources;
 mod retire;
 mod run;
+mod secrets;
 mod status;
 mod supersede;
 mod traffic;
@@ -56,6 +62,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 pub use error::ReconcileError;
+pub use networks::SharedNetworks;
 pub use ports::{Exhausted, Ports};
 pub use preview::Preview;
 
@@ -63,9 +70,9 @@ use crate::clock::{Clock, Entropy};
 use crate::manifest::{AppName, NodeName};
 use crate::plan::{self, Next, Phase, Snapshot};
 use crate::policy::HostPolicy;
-use crate::probe::Prober;
+use crate::probe::{Prober, Vitals};
 use crate::runtime::Runtime;
-use crate::state::Verb;
+use crate::state::{Active, Revision, Verb};
 use crate::store::{Newest, NotLeading, Records};
 use crate::traffic::Traffic;
 
@@ -89,12 +96,16 @@ pub struct Context {
     pub traffic: Arc<dyn Traffic>,
     /// The network part of probes.
     pub prober: Arc<dyn Prober>,
+    /// The liveness of what is published.
+    pub vitals: Vitals,
     /// The calendar.
     pub clock: Arc<dyn Clock>,
     /// Chance.
     pub entropy: Arc<Entropy>,
     /// The claims on this host's ports.
     pub ports: Arc<Ports>,
+    /// Who joins or leaves shared networks.
+    pub networks: Arc<SharedNetworks>,
     /// The newest manifests that the watch saw.
     pub newest: Newest,
     /// Who is told what was done.
@@ -105,6 +116,11 @@ impl Context {
     /// Whether an effect with this deadline may begin.
     fn permit(&self, deadline: Duration) -> Result<(), NotLeading> {
         self.records.authority().permit(deadline).map(|_| ())
+    }
+
+    /// Asks the liveness of what is published now, and of nothing else of the app.
+    fn follow(&self, app: &AppName, active: &Active, revisions: &[Revision]) {
+        self.vitals.follow(app, plan::watched(active, revisions));
     }
 }
 
@@ -163,6 +179,18 @@ impl Reconciler {
     pub async fn begin_term(&self) {
         self.ctx.ports.reset().await;
         self.pacing.forget();
+        self.ctx.vitals.forget();
+    }
+
+    /// Ends what only goes on while this controller leads.
+    pub fn end_term(&self) {
+        self.ctx.vitals.forget();
+    }
+
+    /// The next app of which something published failed its liveness probe. One
+    /// listener only.
+    pub async fn unhealthy(&self) -> AppName {
+        self.ctx.vitals.changed().await
     }
 
     /// One pass over one app. `cancel` ends it at the next safe point.
@@ -186,6 +214,8 @@ impl Reconciler {
                     return Err(error);
                 }
             };
+            self.ctx
+                .follow(app, &snapshot.records.active, &snapshot.records.revisions);
             let step = plan::next(&snapshot);
             tracing::debug!(app = %app, next = ?step, "decided");
             match self.take(app, &snapshot, step, cancel).await {
@@ -212,9 +242,11 @@ impl Reconciler {
         match next {
             Next::Recover(id) => self.recover(snapshot, &id).await?,
             Next::Repair(actions) => {
+                self.tell_unhealthy(snapshot, &actions).await;
                 return Box::pin(self.repair(snapshot, &actions, cancel)).await;
             }
             Next::Sweep(actions) => {
+                self.tell_unhealthy(snapshot, &actions).await;
                 let none = BTreeMap::new();
                 return self
                     .upkeep(snapshot, Verb::Recover, &actions, none, cancel)

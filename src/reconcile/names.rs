@@ -2,7 +2,7 @@
 
 use crate::manifest::{AppName, ServiceName};
 use crate::runtime::Labels;
-use crate::state::{Incarnation, OperationId, labels};
+use crate::state::{Incarnation, OperationId, PinnedService, labels, own_prefix};
 
 use super::error::Failure;
 
@@ -27,9 +27,25 @@ pub(super) fn network(app: &AppName, incarnation: Incarnation) -> String {
     format!("podherd-{app}-{}", incarnation.short())
 }
 
+/// The name of a service on shared networks. A name of a service or an app has no dot,
+/// so no other service has the same.
+pub(super) fn shared_alias(app: &AppName, service: &ServiceName) -> String {
+    format!("{service}.{app}")
+}
+
+/// The host name in a container. Podman 4.6 and newer make it an alias on every
+/// network, so on a shared one it has to say whose it is.
+pub(super) fn hostname(app: &AppName, service: &ServiceName, pinned: &PinnedService) -> String {
+    if pinned.networks.is_empty() {
+        service.to_string()
+    } else {
+        shared_alias(app, service)
+    }
+}
+
 /// A volume on the host.
 pub(super) fn volume(app: &AppName, incarnation: Incarnation, name: &str) -> String {
-    format!("podherd-{app}-{}-{name}", incarnation.short())
+    format!("{}{name}", own_prefix(app, incarnation))
 }
 
 /// A candidate: by its name a create whose reply was lost is found again. Names of apps

@@ -23,23 +23,27 @@ impl Reconciler {
         let records = async { Ok::<_, ReconcileError>(self.ctx.records.load(app).await?) };
         let (records, containers) = try_join(records, self.containers(app)).await?;
         let routes = self.ctx.traffic.current(app).await?;
+        let secrets = self.ctx.secrets_of(app, &records).await?;
         let (containers, strangers) = self.sort_out(&records, containers).await?;
         let retry = self.pacing.deploy(app, records.manifest.as_ref());
         let mut snapshot = Snapshot {
             app: app.clone(),
             node: self.ctx.node.clone(),
             desired: desired(app, records.manifest.as_ref()),
+            unhealthy: self.ctx.vitals.unhealthy(app),
             restarts: self.pacing.restarts(app),
-            restart_due: self.pacing.restart_due(app, &records.active, &containers),
             deploy_due: retry,
             requests: self.requests(app, &records),
             records,
             routes,
             containers,
             strangers,
+            secrets,
+            restart_due: BTreeMap::new(),
             denied: None,
             verdicts: BTreeMap::new(),
         };
+        snapshot.restart_due = self.pacing.restart_due(&snapshot);
         self.judge(&mut snapshot).await;
         Ok(snapshot)
     }

@@ -10,11 +10,9 @@ use tokio::time::Instant;
 
 use crate::backoff::Pauses;
 use crate::manifest::{AppName, ServiceName};
-use crate::plan::{Action, Due};
+use crate::plan::{Action, Due, Snapshot};
 use crate::runtime::Container;
-use crate::state::{
-    Active, ContainerId, Operation, Outcome, OutcomeKind, StepKind, StepState, Verb,
-};
+use crate::state::{ContainerId, Operation, Outcome, OutcomeKind, StepKind, StepState, Verb};
 use crate::store::Entry;
 
 use super::Context;
@@ -110,24 +108,22 @@ impl Pacing {
     }
 
     /// When each service may be started again. A budget belongs to one container,
-    /// and begins anew when that has run for long enough.
-    pub fn restart_due(
-        &self,
-        app: &AppName,
-        active: &Active,
-        containers: &[Container],
-    ) -> BTreeMap<ServiceName, Due> {
+    /// and begins anew when that has run healthy for long enough.
+    pub fn restart_due(&self, snapshot: &Snapshot) -> BTreeMap<ServiceName, Due> {
+        let services = &snapshot.records.active.services;
         let mut apps = self.apps();
         let budgets = apps
-            .get_mut(app)
+            .get_mut(&snapshot.app)
             .into_iter()
             .flat_map(|app| &mut app.budgets);
         let mut all = BTreeMap::new();
         for (service, budget) in budgets {
-            let effective = active.services.get(service).map(|active| &active.container);
+            let effective = services.get(service).map(|active| &active.container);
             if effective == Some(&budget.container) {
-                let container = containers.iter().find(|found| found.id == budget.container);
-                budget.observe(container.is_some_and(|found| found.state.may_run()));
+                let container = snapshot.container(&budget.container);
+                let well =
+                    |found: &Container| found.state.may_run() && snapshot.failed(found).is_none();
+                budget.observe(container.is_some_and(well));
                 all.insert(service.clone(), due(budget.due));
             }
         }
@@ -221,15 +217,15 @@ impl Budget {
         }
     }
 
-    /// Whether the container runs at this moment. One that was brought back and has
-    /// run for long enough since begins with a new budget.
-    fn observe(&mut self, runs: bool) {
+    /// Whether the container runs well at this moment. One that was brought back and
+    /// has done so for long enough since begins with a new budget.
+    fn observe(&mut self, well: bool) {
         let stable = self.up_since.is_some_and(|since| since.elapsed() >= STABLE);
         if stable {
             self.streak = 0;
             self.due = Instant::now();
         }
-        if !runs {
+        if !well {
             self.up_since = None;
         }
     }

@@ -106,6 +106,11 @@ impl Ports {
         .await
     }
 
+    /// Whether backends may be given this port.
+    pub(super) fn gives(&self, port: u16) -> bool {
+        self.range.contains(&port)
+    }
+
     /// Who holds a port.
     pub(super) async fn holder(
         &self,

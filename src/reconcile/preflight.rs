@@ -1,6 +1,6 @@
 //! Everything that can be known to fail before anything is touched: images are
-//! allowed, present and pinned, their volumes mapped, what is
-//! asked of the host is allowed, ports free, routes free.
+//! allowed, present and pinned, their volumes mapped, the health checks that probes ask
+//! for there, what is asked of the host is allowed, ports free, secrets there, routes free.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use tokio_util::sync::CancellationToken;
 
-use crate::manifest::{App, AppName, ServiceName, ServiceSpec};
+use crate::manifest::{App, AppName, Check, Protocol, ServiceName, ServiceSpec, Userns};
 use crate::plan::{self, Action, Desired, Phase, Snapshot};
 use crate::runtime::{Image, Wanted};
 use crate::state::{
@@ -46,6 +46,9 @@ impl Reconciler {
             asked,
             ..Begin::of(Verb::Deploy, self.ownership(snapshot, app))
         };
+        if self.begin_incarnation(snapshot, &begin.ownership).await? {
+            return Ok(());
+        }
         self.write_status(snapshot, &Phase::Preflight).await?;
         let pulls = Pulls::default();
         let checked = tokio::select! {
@@ -104,6 +107,7 @@ impl Reconciler {
                 since: self.ctx.clock.now(),
                 deletion_protection: false,
                 resources: Resources::default(),
+                shared_networks: BTreeMap::new(),
             });
         Ownership {
             deletion_protection: app.spec.deletion_protection,
@@ -129,7 +133,7 @@ impl Reconciler {
         Ok(revision)
     }
 
-    /// Whether everything but the images that a revision needs is free for it.
+    /// Whether everything but the images that a revision needs is there or free for it.
     pub(super) async fn check_revision(
         &self,
         snapshot: &Snapshot,
@@ -138,10 +142,20 @@ impl Reconciler {
         let (app, incarnation) = (&snapshot.app, revision.incarnation);
         for (name, pinned) in &revision.services {
             self.check_ports(app, name, &pinned.spec).await?;
+            self.check_listeners(app, name, &pinned.spec).await?;
             self.ctx
-                .check_provisionable(app, incarnation, &pinned.spec)
+                .check_provisionable(app, incarnation, pinned)
                 .await
                 .map_err(|failure| named(name, failure))?;
+        }
+        let services = revision.services.iter();
+        let specs = services.map(|(name, pinned)| (name, &pinned.spec));
+        self.ctx.check_secrets(app, incarnation, specs).await?;
+        let own_users = |pinned: &PinnedService| pinned.spec.security.userns == Some(Userns::Auto);
+        let mut services = revision.services.iter();
+        if let Some((name, _)) = services.find(|(_, pinned)| own_users(pinned)) {
+            let checked = self.ctx.runtime.check_user_ids().await;
+            checked.map_err(|error| named(name, runtime_failure(&error)))?;
         }
         let claims = plan::claims(incarnation, revision);
         let free = self.ctx.traffic.check(app, &claims).await;
@@ -155,15 +169,16 @@ impl Reconciler {
         pulls: &Pulls,
     ) -> Result<BTreeMap<ServiceName, PinnedService>, StepError> {
         let pin = |(name, spec): (&ServiceName, &ServiceSpec)| {
-            let (name, spec) = (name.clone(), with_app_env(app, spec));
+            let (name, spec) = (name.clone(), spec.clone());
             async move {
                 let wanted = Wanted::ByPolicy(spec.pull_policy);
                 let of = &snapshot.app;
                 let image = self.ctx.image(of, &name, &spec.image, wanted, pulls).await;
                 let image = image.map_err(|failure| named(&name, failure))?;
                 check_volumes(&name, &spec, &image)?;
+                check_health(&name, &spec, &image)?;
                 let digest = pin_for(snapshot, &name, &spec, image);
-                Ok::<_, StepError>((name, PinnedService { spec, digest }))
+                Ok::<_, StepError>((name, pinned(app, spec, digest)))
             }
         };
         let pinned: Vec<_> = app.spec.services.iter().map(pin).collect();
@@ -229,6 +244,29 @@ impl Reconciler {
         Ok(())
     }
 
+    /// Whether no container has, or may be given, a port on which the proxy is to
+    /// listen. Whether it is free the proxy alone can tell.
+    async fn check_listeners(
+        &self,
+        app: &AppName,
+        name: &ServiceName,
+        spec: &ServiceSpec,
+    ) -> Result<(), StepError> {
+        let tcp = spec.tcp.iter().map(|route| (Protocol::Tcp, route.listen));
+        let udp = spec.udp.iter().map(|route| (Protocol::Udp, route.listen));
+        for listener in tcp.chain(udp) {
+            let (_, port) = listener;
+            if self.ctx.ports.gives(port) {
+                return Err(named(name, port_given_out(port)).into());
+            }
+            let holder = self.ctx.ports.holder(&self.ctx.records, listener).await?;
+            if let Some(holder) = holder.filter(|holder| &holder.app != app) {
+                return Err(named(name, port_in_use(port, &holder)).into());
+            }
+        }
+        Ok(())
+    }
+
     /// Journals a deployment that ended in its preflight.
     pub(super) async fn refuse(
         &self,
@@ -273,13 +311,28 @@ pub(super) fn pin_for(
     same.map_or(image.digest, |before| before.digest.clone())
 }
 
-/// The spec as its container is made from it: with the app-wide environment.
-pub(super) fn with_app_env(app: &App, spec: &ServiceSpec) -> ServiceSpec {
-    let mut spec = spec.clone();
+/// What a container is made from: the service's spec, with what holds for the whole app.
+pub(super) fn pinned(app: &App, mut spec: ServiceSpec, digest: Digest) -> PinnedService {
     for (key, value) in &app.spec.env {
         spec.env.entry(key.clone()).or_insert_with(|| value.clone());
     }
-    spec
+    // Their order in the manifest makes no difference.
+    let mut networks = app.spec.networks.clone();
+    networks.sort_by(|one, other| one.name.cmp(&other.name));
+    PinnedService {
+        spec,
+        digest,
+        networks,
+    }
+}
+
+fn port_given_out(port: u16) -> Failure {
+    Failure::lasting(
+        "ListenerReserved",
+        format!(
+            "port {port} is of --port-range, from which containers get theirs: listen on another"
+        ),
+    )
 }
 
 pub(super) fn named(service: &ServiceName, failure: Failure) -> Failure {
@@ -314,6 +367,34 @@ fn check_volumes(name: &ServiceName, spec: &ServiceSpec, image: &Image) -> Resul
             ),
         )
         .into()),
+    }
+}
+
+/// A probe can run only a health check that the image has.
+fn check_health(name: &ServiceName, spec: &ServiceSpec, image: &Image) -> Result<(), StepError> {
+    let probes = [
+        ("startup", spec.startup.as_ref().map(|probe| &probe.check)),
+        (
+            "readiness",
+            spec.readiness.as_ref().map(|probe| &probe.check),
+        ),
+        ("liveness", spec.liveness.as_ref().map(|probe| &probe.check)),
+    ];
+    let asks = |(_, check): &&(&str, Option<&Check>)| *check == Some(&Check::Health);
+    match probes.iter().find(asks) {
+        Some((probe, _)) if !image.healthcheck => {
+            let failure = Failure::lasting(
+                "ImageWithoutHealthcheck",
+                format!(
+                    "its {probe} asks for the image's own health check, and the image {} declares \
+                     none: use http, tcp or exec, or build it with a HEALTHCHECK (in the docker \
+                     format: OCI images can't have one)",
+                    spec.image
+                ),
+            );
+            Err(named(name, failure).into())
+        }
+        _ => Ok(()),
     }
 }
 

@@ -36,6 +36,11 @@ impl Reconciler {
             (Next::Deploy, Desired::App { source, app }) => {
                 let services = self.pin_locally(&snapshot, app, &mut notes).await?;
                 let ownership = self.ownership(&snapshot, app);
+                let specs = app.spec.services.iter();
+                let secrets = self
+                    .ctx
+                    .check_secrets(&app.name, ownership.incarnation, specs);
+                notes.extend(secrets.await.err().map(|failure| failure.message));
                 let revision = self.revision(&snapshot, app, *source, &ownership, services);
                 plan::deploy(&snapshot, &revision)
             }
@@ -65,7 +70,6 @@ impl Reconciler {
     ) -> Result<BTreeMap<ServiceName, PinnedService>, ReconcileError> {
         let mut services = BTreeMap::new();
         for (name, spec) in &app.spec.services {
-            let spec = super::preflight::with_app_env(app, spec);
             let local = self
                 .ctx
                 .runtime
@@ -91,7 +95,10 @@ impl Reconciler {
                     spec.image
                 ));
             }
-            services.insert(name.clone(), PinnedService { spec, digest });
+            services.insert(
+                name.clone(),
+                super::preflight::pinned(app, spec.clone(), digest),
+            );
         }
         Ok(services)
     }

@@ -41,6 +41,7 @@ impl Run<'_> {
                 node: self.ctx.node.clone(),
                 binds: candidate.binds,
                 verified: candidate.started_at,
+                secrets: candidate.secrets,
             },
         );
         let keys = self.ctx.records.keys();
@@ -53,7 +54,9 @@ impl Run<'_> {
         self.journal.succeed(index);
         // One write for both: what follows ACTIVE is the graph.
         self.journal.enter_traffic(index + 1);
-        Ok(self.journal.write(changes).await?)
+        self.journal.write(changes).await?;
+        self.ctx.follow(self.app, &self.active, &self.revisions);
+        Ok(())
     }
 
     /// The containers of the service whose inhibition ends here. One with a

@@ -263,5 +263,6 @@ fn ended(snapshot: &Snapshot) -> Option<Ownership> {
         since: jiff::Timestamp::UNIX_EPOCH,
         deletion_protection: false,
         resources: Resources::default(),
+        shared_networks: BTreeMap::new(),
     })
 }

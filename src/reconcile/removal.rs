@@ -6,7 +6,7 @@ use crate::state::{ContainerId, InhibitionReason, Intent, Retained, Warning, Wis
 use crate::store::Changes;
 
 use super::Reconciler;
-use super::error::{ReconcileError, StepError};
+use super::error::{ReconcileError, StepError, runtime_failure};
 use super::run::Run;
 
 impl Run<'_> {
@@ -32,15 +32,16 @@ impl Run<'_> {
         Ok(self.journal.begin(index, changes).await?)
     }
 
-    /// Removes the private networks whose labels say that they are this
-    /// incarnation's. One that can't be removed is a warning.
+    /// Leaves the shared networks, and removes the private ones whose labels say that
+    /// they are this incarnation's. One that can't be removed is a warning.
     pub(super) async fn reclaim(&mut self, index: usize) -> Result<(), StepError> {
-        self.journal.begin(index, Changes::default()).await?;
+        let shared = self.ownership.shared_networks.keys().cloned().collect();
+        self.leave(index, &shared).await?;
         let ours = self.ownership.incarnation.to_string();
         for name in self.ownership.resources.networks.clone() {
             let left = match self.ctx.runtime.network(&name).await {
                 Ok(None) => continue,
-                Ok(Some(found)) if found.get(labels::INCARNATION) == Some(&ours) => {
+                Ok(Some(found)) if found.labels.get(labels::INCARNATION) == Some(&ours) => {
                     self.ctx.permit(deadline::REMOVE)?;
                     match self.ctx.runtime.remove_network(&name).await {
                         Ok(()) => continue,
@@ -61,10 +62,13 @@ impl Run<'_> {
 
     /// Ends the incarnation, in the transaction that writes the outcome: what is
     /// retained is listed, everything live is forgotten, the name is free.
-    pub(super) fn end_incarnation(&mut self, manifest: Option<i64>) -> Result<(), StepError> {
+    pub(super) async fn end_incarnation(&mut self, manifest: Option<i64>) -> Result<(), StepError> {
+        let secrets = self.ctx.own_secrets(self.app, self.ownership.incarnation);
+        let secrets = secrets.await.map_err(|error| runtime_failure(&error))?;
         let keys = self.ctx.records.keys();
         let mut resources = self.ownership.resources.clone();
         resources.networks.clear();
+        resources.secrets = secrets;
         let retained = Retained {
             app: self.app.clone(),
             incarnation: self.ownership.incarnation,

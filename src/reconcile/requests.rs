@@ -115,8 +115,8 @@ impl Reconciler {
         }
     }
 
-    /// The preflight of a rollback: all is still allowed, the pinned images are there,
-    /// everything else is free.
+    /// The preflight of a rollback: all is still allowed, the pinned images and the secrets
+    /// are there, everything else is free.
     async fn check_rollback(
         &self,
         snapshot: &Snapshot,

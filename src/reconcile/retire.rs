@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::manifest::ServiceName;
+use crate::probe::Unhealthy;
 use crate::runtime::{RuntimeError, deadline};
 use crate::state::{BindClaim, ContainerId, Inhibition, InhibitionReason};
 use crate::store::Changes;
@@ -124,6 +125,12 @@ impl Run<'_> {
         container: &ContainerId,
     ) -> Result<(), StepError> {
         self.journal.begin(index, Changes::default()).await?;
+        let failed = |failed: &&Unhealthy| &failed.container == container;
+        if let Some(failed) = self.unhealthy.iter().find(failed) {
+            let answers = failed.answers.clone();
+            let diagnostics = self.diagnostics(service, container, answers).await;
+            self.journal.diagnose(index, diagnostics);
+        }
         let farewell = self.farewell(service, container);
         let ended = self
             .ctx

@@ -7,6 +7,7 @@ use tracing::Instrument as _;
 
 use crate::manifest::{AppName, ServiceName};
 use crate::plan::{Action, Phase, Snapshot, status};
+use crate::probe::Unhealthy;
 use crate::state::{
     Active, BindClaim, ContainerId, Inhibition, Operation, OperationId, Outcome, OutcomeKind,
     Ownership, Request, Revision, Status, Step, StepKind, Verb,
@@ -35,6 +36,8 @@ pub(super) struct Run<'c> {
     pub unfetched: BTreeMap<ServiceName, Failure>,
     /// Every inhibition, as the steps done so far leave them.
     pub inhibitions: Vec<Inhibition>,
+    /// Executions that failed their liveness probe.
+    pub unhealthy: Vec<Unhealthy>,
     /// The names of the containers that are there, as the steps done so far leave them.
     pub names: BTreeMap<ContainerId, String>,
     pub journal: Journal<'c>,
@@ -152,6 +155,7 @@ impl Reconciler {
             candidates: BTreeMap::new(),
             unfetched: begin.unfetched,
             inhibitions: snapshot.records.inhibitions.clone(),
+            unhealthy: snapshot.unhealthy.clone(),
             names: snapshot
                 .containers
                 .iter()
@@ -409,8 +413,9 @@ impl Run<'_> {
             }
             Action::Intent { wish, inhibited } => self.intend(index, *wish, inhibited).await,
             Action::WithdrawApp => self.withdraw_app(index).await,
+            Action::Leave { networks } => self.leave(index, networks).await,
             Action::Reclaim => self.reclaim(index).await,
-            Action::End { manifest } => self.end_incarnation(*manifest),
+            Action::End { manifest } => self.end_incarnation(*manifest).await,
         }
     }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::manifest::AppName;
-use crate::plan::{self, Phase, Snapshot};
-use crate::state::{Event, EventType, Operation};
+use crate::plan::{self, Action, Phase, Snapshot};
+use crate::state::{Event, EventType, Operation, Status};
 use crate::store::Changes;
 
 use super::error::ReconcileError;
@@ -39,7 +39,26 @@ impl Reconciler {
             .records
             .commit(key, known, &status, Changes::default())
             .await?;
+        self.tell_of_ignored_limit(snapshot, &status).await;
         Ok(())
+    }
+
+    /// An event when `Degraded` begins to say that a limit is ignored.
+    async fn tell_of_ignored_limit(&self, snapshot: &Snapshot, status: &Status) {
+        let before = snapshot.records.status.as_ref();
+        let before = before.and_then(|kept| ignored_limit(&kept.record));
+        let Some(now) = ignored_limit(status).filter(|now| Some(*now) != before) else {
+            return;
+        };
+        let event = Event {
+            r#type: EventType::Warning,
+            reason: plan::LIMIT_IGNORED.to_owned(),
+            message: now.to_owned(),
+            service: None,
+            operation: None,
+            at: self.ctx.clock.now(),
+        };
+        self.tell(&snapshot.app, &[event]).await;
     }
 
     /// What the app waits for while nothing is done.
@@ -87,6 +106,31 @@ impl Reconciler {
         self.tell(app, &events).await;
     }
 
+    /// Tells people which services are withdrawn because they failed their liveness
+    /// probe, and how.
+    pub(super) async fn tell_unhealthy(&self, snapshot: &Snapshot, actions: &[Action]) {
+        let withdrawn = actions.iter().filter_map(|action| match action {
+            Action::Withdraw { service, .. } => Some(service),
+            _ => None,
+        });
+        let failed = withdrawn.filter_map(|service| {
+            let active = snapshot.records.active.services.get(service)?;
+            let failed = snapshot.failed(snapshot.container(&active.container)?)?;
+            Some(Event {
+                r#type: EventType::Warning,
+                reason: "Unhealthy".to_owned(),
+                message: format!("service {service} is withdrawn: {}", failed.message),
+                service: Some(service.clone()),
+                operation: None,
+                at: self.ctx.clock.now(),
+            })
+        });
+        let events: Vec<Event> = failed.collect();
+        if !events.is_empty() {
+            self.tell(&snapshot.app, &events).await;
+        }
+    }
+
     /// Writes events, for people only.
     pub(super) async fn tell(&self, app: &AppName, events: &[Event]) {
         self.ctx.tell(app, events).await;
@@ -100,4 +144,11 @@ impl Context {
             tracing::debug!(%error, "events weren't written");
         }
     }
+}
+
+/// What a status says of limits that are ignored.
+fn ignored_limit(status: &Status) -> Option<&str> {
+    let mut conditions = status.conditions.iter();
+    let found = conditions.find(|condition| condition.reason == plan::LIMIT_IGNORED)?;
+    Some(&found.message)
 }

@@ -4,9 +4,9 @@ use crate::manifest::ServiceName;
 use crate::plan;
 use crate::state::{Active, ContainerId, Warning};
 use crate::store::Changes;
-use crate::traffic::Drain;
+use crate::traffic::{Drain, Unserved};
 
-use super::error::{ReconcileError, StepError, traffic_error};
+use super::error::{Failure, ReconcileError, StepError, traffic_error};
 use super::run::Run;
 
 impl Run<'_> {
@@ -30,6 +30,8 @@ impl Run<'_> {
             active.verified = None;
             active.binds.clear();
         }
+        // What is ended on purpose isn't found dead.
+        self.ctx.follow(self.app, &self.active, &self.revisions);
         self.stage_active()
     }
 
@@ -90,14 +92,20 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Applies the graph that follows from ACTIVE, confirmed.
+    /// Applies the graph that follows from ACTIVE, confirmed. A listener that isn't
+    /// served fails the step.
     pub(super) async fn apply_traffic(&mut self, index: usize) -> Result<(), StepError> {
         // The write that published may have said already that this begins.
         if !self.journal.running(index) {
             self.journal.begin(index, Changes::default()).await?;
         }
         let active = self.active.clone();
-        self.publish_routes(&active).await
+        match self.publish_routes(&active).await?.first() {
+            None => Ok(()),
+            Some(unserved) => {
+                Err(Failure::passing("ListenerUnavailable", unserved.to_string()).into())
+            }
+        }
     }
 
     /// Takes the whole app out of the graph, confirmed, and waits for the
@@ -123,15 +131,20 @@ impl Run<'_> {
             active.verified = None;
             active.binds.clear();
         }
+        self.ctx.follow(self.app, &self.active, &self.revisions);
         self.stage_active()
     }
 
-    async fn publish_routes(&self, active: &Active) -> Result<(), StepError> {
+    /// Publishes what follows from this ACTIVE, confirmed; gives what of it isn't
+    /// served all the same.
+    async fn publish_routes(&self, active: &Active) -> Result<Vec<Unserved>, StepError> {
         let routes = plan::routes(self.ownership.incarnation, active, &self.revisions);
+        let traffic = &self.ctx.traffic;
         let applied = if routes.is_empty() {
-            self.ctx.traffic.remove(self.app).await
+            traffic.remove(self.app).await.map(|()| Vec::new())
         } else {
-            self.ctx.traffic.apply(self.app, &routes).await.map(|_| ())
+            let applied = traffic.apply(self.app, &routes).await;
+            applied.map(|applied| applied.unserved)
         };
         applied.map_err(|error| traffic_error("publish", error))
     }

@@ -5,9 +5,11 @@
 //! [`RuntimeError::is_ambiguous`]: look at the state before you call again.
 //! Names, labels and loopback addresses are the caller's; nothing here decides.
 
+mod applied;
 mod memory;
 mod podman;
 mod pull;
+mod secret;
 mod types;
 
 use std::fmt;
@@ -17,12 +19,14 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use jiff::Timestamp;
 
+pub use applied::Applied;
 pub use memory::{Behaviour, Call, EffectLog, MemoryImage, MemoryRuntime, Reply};
 pub use podman::{AuthFile, AuthFileError, Deadlines, Podman};
 pub use pull::{PullProgress, PullReport, Wanted};
+pub use secret::{Secret, SecretEnv, SecretMount, SecretValue, SecretValueError, Volume};
 pub use types::{
-    Container, ContainerSpec, ContainerState, ContainerSummary, Image, Labels, NetworkAttachment,
-    PortMapping, RuntimeEvent, RuntimeEventKind, TmpfsMount, VolumeAttachment,
+    Container, ContainerSpec, ContainerState, ContainerSummary, Image, Labels, Network,
+    NetworkAttachment, PortMapping, RuntimeEvent, RuntimeEventKind, TmpfsMount, VolumeAttachment,
 };
 
 use crate::manifest::{Protocol, PullPolicy};
@@ -75,7 +79,7 @@ pub enum RuntimeError {
     /// What the call is about doesn't exist.
     #[error("no such {what}: {name}")]
     NotFound {
-        /// Container, image, volume or network.
+        /// Container, image, volume, network or secret.
         what: &'static str,
         /// Its name or ID.
         name: String,
@@ -83,7 +87,7 @@ pub enum RuntimeError {
     /// The name is taken.
     #[error("the {what} name {name} is taken by another")]
     NameInUse {
-        /// Container, volume or network.
+        /// Container, volume, network or secret.
         what: &'static str,
         /// The name.
         name: String,
@@ -143,6 +147,13 @@ pub enum RuntimeError {
         /// What Podman said.
         message: String,
     },
+    /// There are no user IDs for a user namespace.
+    #[error(
+        "Podman has no user IDs to give for userns: auto: add the line \
+         containers:2147483647:2147483648 to /etc/subuid and /etc/subgid on this host, or leave \
+         security.userns out"
+    )]
+    NoUserIds,
     /// Podman refused for another reason; the state is unchanged.
     #[error("Podman refused {call}: {message}")]
     Refused {
@@ -212,6 +223,10 @@ pub trait Runtime: Send + Sync + fmt::Debug {
     /// One container by ID or name; `None` when there is none.
     async fn inspect(&self, id_or_name: &str) -> Result<Option<Container>, RuntimeError>;
 
+    /// Whether containers can have user IDs of their own (`userns: auto`), as far as
+    /// can be told before one is created.
+    async fn check_user_ids(&self) -> Result<(), RuntimeError>;
+
     /// Creates a container; nothing runs yet. Never repeated blindly: after an
     /// ambiguous error, inspect the name.
     async fn create(&self, spec: &ContainerSpec) -> Result<ContainerId, RuntimeError>;
@@ -248,17 +263,45 @@ pub trait Runtime: Send + Sync + fmt::Debug {
         within: Duration,
     ) -> Result<i64, RuntimeError>;
 
+    /// Runs the health check that the container has from its image, once, and says
+    /// whether it passed. One without such a check is refused.
+    async fn healthcheck(&self, id: &ContainerId, within: Duration) -> Result<bool, RuntimeError>;
+
     /// The labels of a volume; `None` when there is none.
     async fn volume(&self, name: &str) -> Result<Option<Labels>, RuntimeError>;
 
     /// Creates a volume.
     async fn create_volume(&self, name: &str, labels: &Labels) -> Result<(), RuntimeError>;
 
-    /// The labels of a network; `None` when there is none.
-    async fn network(&self, name: &str) -> Result<Option<Labels>, RuntimeError>;
+    /// All volumes.
+    async fn volumes(&self) -> Result<Vec<Volume>, RuntimeError>;
+
+    /// Removes a volume that no container mounts; never forced. One that is gone is a
+    /// success.
+    async fn remove_volume(&self, name: &str) -> Result<(), RuntimeError>;
+
+    /// All secrets, without their values.
+    async fn secrets(&self) -> Result<Vec<Secret>, RuntimeError>;
+
+    /// The labels of a secret; `None` when there is none.
+    async fn secret(&self, name: &str) -> Result<Option<Labels>, RuntimeError>;
+
+    /// Creates a secret.
+    async fn create_secret(
+        &self,
+        name: &str,
+        value: &SecretValue,
+        labels: &Labels,
+    ) -> Result<(), RuntimeError>;
+
+    /// Removes a secret. One that is gone is a success.
+    async fn remove_secret(&self, name: &str) -> Result<(), RuntimeError>;
+
+    /// One network by name; `None` when there is none.
+    async fn network(&self, name: &str) -> Result<Option<Network>, RuntimeError>;
 
     /// Creates a bridge network with DNS.
-    async fn create_network(&self, name: &str, labels: &Labels) -> Result<(), RuntimeError>;
+    async fn create_network(&self, name: &str, network: &Network) -> Result<(), RuntimeError>;
 
     /// Removes a network that nobody uses; never forced. One that is gone is a success.
     async fn remove_network(&self, name: &str) -> Result<(), RuntimeError>;

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::manifest::{BindMount, Device, Protocol, Resources, Security};
+use super::{Applied, SecretEnv, SecretMount};
+use crate::manifest::{BindMount, Device, Logging, Protocol, Resources, Security};
 use crate::state::{ContainerId, Digest};
 
 /// Labels by key.
@@ -26,6 +27,8 @@ pub struct Image {
     pub known_as: Vec<Digest>,
     /// Paths that it declares as volumes.
     pub volumes: Vec<String>,
+    /// Whether it declares a health check.
+    pub healthcheck: bool,
 }
 
 /// All that a container is created from. Its `Debug` names environment variables
@@ -58,6 +61,10 @@ pub struct ContainerSpec {
     pub binds: Vec<BindMount>,
     /// Devices.
     pub devices: Vec<Device>,
+    /// Environment variables whose values are secrets.
+    pub secret_env: Vec<SecretEnv>,
+    /// Secrets as files.
+    pub secret_files: Vec<SecretMount>,
     /// Memory file systems.
     pub tmpfs: Vec<TmpfsMount>,
     /// Networks.
@@ -70,6 +77,8 @@ pub struct ContainerSpec {
     pub resources: Resources,
     /// Privileges.
     pub security: Security,
+    /// Where the logs go; Podman's default when absent.
+    pub logging: Option<Logging>,
 }
 
 impl fmt::Debug for ContainerSpec {
@@ -82,6 +91,8 @@ impl fmt::Debug for ContainerSpec {
             .field("image_id", &self.image_id)
             .field("entrypoint", &program(&self.entrypoint))
             .field("env", &self.env.keys())
+            .field("secret_env", &self.secret_env)
+            .field("secret_files", &self.secret_files)
             .field("labels", &self.labels)
             .field("ports", &self.ports)
             .field("volumes", &self.volumes)
@@ -134,6 +145,15 @@ pub struct NetworkAttachment {
     pub aliases: Vec<String>,
 }
 
+/// A network as an inspection shows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Network {
+    /// Its labels.
+    pub labels: Labels,
+    /// Whether it has no way out of the host.
+    pub internal: bool,
+}
+
 /// A container as a list shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerSummary {
@@ -168,6 +188,8 @@ pub struct Container {
     pub ports: Vec<PortMapping>,
     /// Host paths that it has mounted.
     pub binds: Vec<BindMount>,
+    /// What became of its limits and privileges.
+    pub applied: Applied,
 }
 
 /// Podman's states of a container.

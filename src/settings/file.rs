@@ -1,7 +1,7 @@
 //! The YAML file. Every key is optional; an unknown one is an error.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -40,6 +40,7 @@ pub struct File {
     pub resync: Option<Timespan>,
     #[serde(deserialize_with = "list")]
     pub http: Option<Vec<SocketAddr>>,
+    pub l4_bind: Option<IpAddr>,
     pub proxy_name: Option<String>,
     pub listen: Option<SocketAddr>,
     pub log: Option<String>,

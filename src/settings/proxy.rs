@@ -1,11 +1,12 @@
 //! What only the proxy needs.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::{File, SettingsError, wrong};
 
 /// Where the proxy listens unless told otherwise: a port that needs no privilege.
-const HTTP: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8080);
+const HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8080);
+const L4: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 const LONGEST_NAME: usize = 63;
 
 /// What may be said about the proxy.
@@ -21,6 +22,16 @@ pub struct ProxyOptions {
         hide_env_values = true
     )]
     pub http: Option<Vec<SocketAddr>>,
+    /// Address of the TCP and UDP listeners that manifests ask for. On a host with
+    /// several addresses name the one that UDP clients use; port 53 is served only on
+    /// one that is named [default: 0.0.0.0]
+    #[arg(
+        long,
+        env = "PODHERD_L4_BIND",
+        value_name = "IP",
+        hide_env_values = true
+    )]
+    pub l4_bind: Option<IpAddr>,
     /// This proxy's name among those of this host [default: its first address]
     #[arg(
         long,
@@ -36,6 +47,8 @@ pub struct ProxyOptions {
 pub struct ProxySettings {
     /// Addresses to serve HTTP on, at least one.
     pub http: Vec<SocketAddr>,
+    /// Address of the TCP and UDP listeners.
+    pub l4_bind: IpAddr,
     /// Its name among those of this host.
     pub name: String,
 }
@@ -74,6 +87,10 @@ impl ProxyOptions {
                 format!("{name:?} isn't 1 to {LONGEST_NAME} letters, digits, '-', '_', '.' or ':'"),
             ));
         }
-        Ok(ProxySettings { http, name })
+        Ok(ProxySettings {
+            http,
+            l4_bind: self.l4_bind.or(file.l4_bind).unwrap_or(L4),
+            name,
+        })
     }
 }

@@ -155,11 +155,15 @@ fn the_whole_file_is_understood() {
          etcd-password-file: /p\netcd-ca: /ca\netcd-cert: /c\netcd-key: /k\nprefix: /x\n\
          podman: unix:///p.sock\nauth-file: /a\npull-timeout: 1h\npull-stall: 5m\nnode: host-a\nstate-dir: /s\netcd-binary: /e\nlocal-etcd-port: 2400\n\
          port-range: 21000-22000\nworkers: 2\nresync: 1m\nhttp: 0.0.0.0:80,127.0.0.1:81\n\
-         proxy-name: p\nlisten: 0.0.0.0:9\nlog: warn\nlog-format: json\n",
+         l4-bind: 192.0.2.1\nproxy-name: p\nlisten: 0.0.0.0:9\nlog: warn\nlog-format: json\n",
     )
     .unwrap();
 
     assert_eq!(file.http.as_ref().unwrap().len(), 2);
+    assert_eq!(
+        parse(&[]).proxy.resolve(&file).unwrap().l4_bind,
+        "192.0.2.1".parse::<std::net::IpAddr>().unwrap()
+    );
     assert_eq!(file.log_format, Some(LogFormat::Json));
     let controller = parse(&[]).controller.resolve(&file, &root()).unwrap();
     assert_eq!(controller.ports, 21_000..=22_000);

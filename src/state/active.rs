@@ -10,6 +10,7 @@ use crate::manifest::{NodeName, PortName, Protocol, ServiceName};
 
 use super::ids::{ContainerId, Digest, RevisionNumber};
 use super::record::Record;
+use super::secrets::TakenSecrets;
 
 /// The durable record of what serves now.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +42,9 @@ pub struct ActiveService {
     /// other execution is unverified and not routed to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verified: Option<Timestamp>,
+    /// The versions of its secrets that it took.
+    #[serde(default, skip_serializing_if = "TakenSecrets::is_empty")]
+    pub secrets: TakenSecrets,
 }
 
 /// A host port that the runtime gave to one container port.

@@ -1,4 +1,4 @@
-//! Labels on every container, network and volume that Podherd makes. By them
+//! Labels on every container, network, volume and secret that Podherd makes. By them
 //! it finds again what a crash left unrecorded.
 
 /// The app's name.
@@ -11,5 +11,9 @@ pub const SERVICE: &str = "io.podherd.service";
 pub const REVISION: &str = "io.podherd.revision";
 /// The operation that made it.
 pub const OPERATION: &str = "io.podherd.operation";
+/// The name of a secret of its own within the app.
+pub const SECRET: &str = "io.podherd.secret";
+/// On a shared network, instead of an app and an incarnation: its name.
+pub const NETWORK: &str = "io.podherd.network";
 /// The volume's name within the app.
 pub const VOLUME: &str = "io.podherd.volume";

@@ -12,6 +12,7 @@ mod ownership;
 mod record;
 mod request;
 mod revision;
+mod secrets;
 mod status;
 
 pub use active::{Active, ActiveService, Bind};
@@ -22,9 +23,12 @@ pub use operation::{
 };
 pub use ownership::{
     BindClaim, Inhibition, InhibitionReason, Intent, Leader, Node, Ownership, ProcessIdentity,
-    Resources, Retained, Wish,
+    Resources, Retained, Stake, Wish,
 };
 pub use record::{Record, RecordError, decode, encode};
 pub use request::{Asked, AskedVerb, RequestError, parse_id};
 pub use revision::{PinnedService, Revision};
+pub use secrets::{
+    NeededSecrets, SecretVersion, TakenSecrets, own_prefix, podman_name, references,
+};
 pub use status::{Condition, ConditionType, Event, EventType, ServiceStatus, Status, Truth};

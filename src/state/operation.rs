@@ -149,7 +149,7 @@ pub enum StepKind {
     Traffic,
     /// Write the intent.
     Intent,
-    /// Remove the app's private networks.
+    /// Leave shared networks, remove the app's private ones.
     Reclaim,
     /// End the incarnation.
     End,

@@ -1,11 +1,11 @@
 //! Who an app is, what it owns, and what it leaves behind.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::manifest::{AppName, NodeName, ServiceName};
+use crate::manifest::{AppName, NetworkName, NodeName, ServiceName};
 
 use super::ids::{ContainerId, Incarnation, OperationId};
 use super::record::Record;
@@ -24,6 +24,20 @@ pub struct Ownership {
     /// What it owns in the runtime.
     #[serde(flatten)]
     pub resources: Resources,
+    /// The shared networks that it has a part in.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub shared_networks: BTreeMap<NetworkName, Stake>,
+}
+
+/// An app's part in a shared network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Stake {
+    /// Its services are in it, or are about to be.
+    Held,
+    /// They have left. Whoever leaves last removes the network; of two that leave at
+    /// the same time each sees the other's mark, so that one of them does.
+    Leaving,
 }
 
 /// Names of what an incarnation owns in the runtime.

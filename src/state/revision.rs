@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::manifest::{ServiceName, ServiceSpec};
+use crate::manifest::{ServiceName, ServiceSpec, SharedNetwork};
 
 use super::ids::{Digest, Incarnation, RevisionNumber};
 use super::record::Record;
@@ -39,6 +39,9 @@ pub struct PinnedService {
     pub spec: ServiceSpec,
     /// Digest of the image that the reference named.
     pub digest: Digest,
+    /// The app's shared networks, which its container joins beside the private one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<SharedNetwork>,
 }
 
 impl Record for Revision {

@@ -59,6 +59,9 @@ pub enum ConditionType {
     Degraded,
     /// A container may never be started again, and something waits for that.
     Inhibited,
+    /// What serves was made with something that has changed since; a restart or a
+    /// deployment takes it.
+    Outdated,
 }
 
 impl ConditionType {
@@ -70,6 +73,7 @@ impl ConditionType {
             Self::Ready => "Ready",
             Self::Degraded => "Degraded",
             Self::Inhibited => "Inhibited",
+            Self::Outdated => "Outdated",
         }
     }
 }

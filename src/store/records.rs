@@ -305,6 +305,25 @@ impl Records {
         Ok(entries.iter().filter_map(claim).collect())
     }
 
+    /// The live incarnation of every app. A record that can't be read is left out: it
+    /// belongs to one app, and mustn't stop all others.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn ownerships(&self) -> Result<Vec<Ownership>, RecordsError> {
+        let prefix = Range::Prefix(self.keys.ownerships());
+        let view = self.store.read(&[prefix]).await?;
+        let entries = view.ranges.first().map_or(&[][..], Vec::as_slice);
+        let ownership = |entry: &Entry| match decode_entry(entry) {
+            Ok(kept) => Some(kept.record),
+            Err(error) => {
+                tracing::warn!(%error, "an app's ownership can't be read");
+                None
+            }
+        };
+        Ok(entries.iter().filter_map(ownership).collect())
+    }
+
     /// What an ended incarnation left; `None` when it isn't known here.
     ///
     /// # Errors

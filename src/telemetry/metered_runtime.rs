@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use super::metrics::RequestMetrics;
 use crate::manifest::Protocol;
 use crate::runtime::{
-    Container, ContainerSpec, ContainerSummary, Image, Labels, PullReport, Runtime, RuntimeError,
-    RuntimeEvents, Wanted,
+    Container, ContainerSpec, ContainerSummary, Image, Labels, Network, PullReport, Runtime,
+    RuntimeError, RuntimeEvents, Secret, SecretValue, Volume, Wanted,
 };
 use crate::state::ContainerId;
 
@@ -53,6 +53,7 @@ fn code(error: &RuntimeError) -> &'static str {
         RuntimeError::ImageDenied { .. } => "image_denied",
         RuntimeError::AuthFile { .. } => "auth_file",
         RuntimeError::PullFailed { .. } => "pull_failed",
+        RuntimeError::NoUserIds => "no_user_ids",
         RuntimeError::Refused { .. } => "refused",
     }
 }
@@ -89,6 +90,11 @@ impl<R: Runtime> Runtime for MeteredRuntime<R> {
 
     async fn inspect(&self, id_or_name: &str) -> Result<Option<Container>, RuntimeError> {
         self.time("inspect", self.inner.inspect(id_or_name)).await
+    }
+
+    async fn check_user_ids(&self) -> Result<(), RuntimeError> {
+        self.time("check_user_ids", self.inner.check_user_ids())
+            .await
     }
 
     async fn create(&self, spec: &ContainerSpec) -> Result<ContainerId, RuntimeError> {
@@ -131,6 +137,11 @@ impl<R: Runtime> Runtime for MeteredRuntime<R> {
             .await
     }
 
+    async fn healthcheck(&self, id: &ContainerId, within: Duration) -> Result<bool, RuntimeError> {
+        self.time("healthcheck", self.inner.healthcheck(id, within))
+            .await
+    }
+
     async fn volume(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
         self.time("volume", self.inner.volume(name)).await
     }
@@ -140,12 +151,44 @@ impl<R: Runtime> Runtime for MeteredRuntime<R> {
             .await
     }
 
-    async fn network(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
+    async fn volumes(&self) -> Result<Vec<Volume>, RuntimeError> {
+        self.time("volumes", self.inner.volumes()).await
+    }
+
+    async fn remove_volume(&self, name: &str) -> Result<(), RuntimeError> {
+        self.time("remove_volume", self.inner.remove_volume(name))
+            .await
+    }
+
+    async fn secrets(&self) -> Result<Vec<Secret>, RuntimeError> {
+        self.time("secrets", self.inner.secrets()).await
+    }
+
+    async fn secret(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
+        self.time("secret", self.inner.secret(name)).await
+    }
+
+    async fn create_secret(
+        &self,
+        name: &str,
+        value: &SecretValue,
+        labels: &Labels,
+    ) -> Result<(), RuntimeError> {
+        let create = self.inner.create_secret(name, value, labels);
+        self.time("create_secret", create).await
+    }
+
+    async fn remove_secret(&self, name: &str) -> Result<(), RuntimeError> {
+        self.time("remove_secret", self.inner.remove_secret(name))
+            .await
+    }
+
+    async fn network(&self, name: &str) -> Result<Option<Network>, RuntimeError> {
         self.time("network", self.inner.network(name)).await
     }
 
-    async fn create_network(&self, name: &str, labels: &Labels) -> Result<(), RuntimeError> {
-        self.time("create_network", self.inner.create_network(name, labels))
+    async fn create_network(&self, name: &str, network: &Network) -> Result<(), RuntimeError> {
+        self.time("create_network", self.inner.create_network(name, network))
             .await
     }
 

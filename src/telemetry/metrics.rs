@@ -285,6 +285,7 @@ impl AppMetrics {
             ConditionType::Ready,
             ConditionType::Degraded,
             ConditionType::Inhibited,
+            ConditionType::Outdated,
         ] {
             _ = self
                 .conditions

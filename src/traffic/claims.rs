@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::AppRoutes;
+use super::{AppRoutes, Listener};
 use crate::manifest::AppName;
 
 /// Something that only one app can have.
@@ -16,18 +16,15 @@ pub(crate) enum Claim {
         /// Normalized path prefix.
         path: String,
     },
-    /// A TCP listener.
-    Tcp(u16),
-    /// A UDP listener.
-    Udp(u16),
+    /// A listener.
+    Listener(Listener),
 }
 
 impl fmt::Display for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Http { host, path } => write!(f, "{host}{path}"),
-            Self::Tcp(port) => write!(f, "TCP listener {port}"),
-            Self::Udp(port) => write!(f, "UDP listener {port}"),
+            Self::Listener(listener) => listener.fmt(f),
         }
     }
 }
@@ -64,9 +61,9 @@ pub(crate) fn claims(routes: &AppRoutes) -> BTreeSet<Claim> {
         host: normal_host(&rule.host),
         path: normal_path(&rule.path),
     });
-    let tcp = routes.tcp.iter().map(|rule| Claim::Tcp(rule.listen));
-    let udp = routes.udp.iter().map(|rule| Claim::Udp(rule.listen));
-    http.chain(tcp).chain(udp).collect()
+    let listeners = routes.listeners();
+    http.chain(listeners.map(|(listener, _)| Claim::Listener(listener)))
+        .collect()
 }
 
 /// The first claim of these routes that another app holds, and that app.
@@ -169,6 +166,7 @@ mod tests {
         let listener = StreamRule {
             listen: 53,
             service: "dns".parse().unwrap(),
+            drain: crate::manifest::Timespan::from_secs(1),
             backends: Vec::new(),
         };
         let mut udp = http("a.test", "/");

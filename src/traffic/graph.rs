@@ -1,12 +1,13 @@
 //! The records of the traffic graph.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::SocketAddr;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::manifest::{AppProtocol, NodeName, ServiceName, Tls};
+use crate::manifest::{AppProtocol, NodeName, Protocol, ServiceName, Timespan, Tls};
 use crate::state::{ContainerId, Incarnation, Record};
 
 /// Everything that is routed to one app.
@@ -52,8 +53,30 @@ pub struct StreamRule {
     pub listen: u16,
     /// The service that answers.
     pub service: ServiceName,
-    /// Who answers.
+    /// How long a withdrawn backend may finish what it has; then it is cut off.
+    pub drain: Timespan,
+    /// Who answers; nobody while the service is withdrawn.
     pub backends: Vec<Backend>,
+}
+
+/// A port on which data planes listen for one service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Listener {
+    /// The transport.
+    pub protocol: Protocol,
+    /// The port.
+    pub port: u16,
+}
+
+impl fmt::Display for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let protocol = match self.protocol {
+            Protocol::Tcp => "TCP",
+            Protocol::Udp => "UDP",
+        };
+        write!(f, "{protocol} listener {}", self.port)
+    }
 }
 
 /// One container that answers. Its address never changes: another address is
@@ -80,6 +103,16 @@ impl AppRoutes {
         http.chain(streams)
             .flat_map(|(service, backends)| backends.iter().map(move |backend| (service, backend)))
             .collect()
+    }
+
+    /// The listeners with their rules.
+    pub fn listeners(&self) -> impl Iterator<Item = (Listener, &StreamRule)> {
+        let tcp = self.tcp.iter().map(|rule| (Protocol::Tcp, rule));
+        let udp = self.udp.iter().map(|rule| (Protocol::Udp, rule));
+        tcp.chain(udp).map(|(protocol, rule)| {
+            let port = rule.listen;
+            (Listener { protocol, port }, rule)
+        })
     }
 
     /// Whether nothing is routed to the app.
@@ -130,6 +163,22 @@ pub struct DataPlane {
     /// One with none is left out.
     #[serde(default)]
     pub draining: BTreeMap<ContainerId, u64>,
+    /// TCP ports that its host has for Podherd itself: no app can listen there.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub reserved: BTreeSet<u16>,
+    /// Listeners of the applied graph that it doesn't serve.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<FailedListener>,
+}
+
+/// A listener that a data plane couldn't open. It goes on trying.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FailedListener {
+    /// Which.
+    pub listener: Listener,
+    /// Why not.
+    pub why: String,
 }
 
 impl Record for AppRoutes {

@@ -12,8 +12,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::claims::{Published, conflict};
-use super::{AppRoutes, Drain, GraphRevision, Traffic, TrafficError};
-use crate::manifest::{AppName, ServiceName};
+use super::{AppRoutes, Applied, Drain, GraphRevision, Listener, Traffic, TrafficError, Unserved};
+use crate::manifest::{AppName, Protocol, ServiceName};
 use crate::runtime::EffectLog;
 use crate::state::ContainerId;
 
@@ -32,7 +32,13 @@ struct Graph {
     withdrawals: VecDeque<()>,
     applies: VecDeque<()>,
     in_flight: BTreeMap<ContainerId, u64>,
+    /// Listeners that the data plane can't open.
+    blocked: BTreeSet<Listener>,
+    /// TCP ports that the data plane has for itself.
+    reserved: BTreeSet<u16>,
 }
+
+const PLANE: &str = "host-a/proxy";
 
 /// What is written for one app, and what may still be served of it.
 #[derive(Debug, Default)]
@@ -71,6 +77,21 @@ impl MemoryTraffic {
     /// From now on a drain of this container finds so many requests in flight.
     pub fn set_in_flight(&self, container: &ContainerId, requests: u64) {
         self.lock().in_flight.insert(container.clone(), requests);
+    }
+
+    /// Whether something else on the data plane's host has this listener's port.
+    pub fn set_blocked(&self, listener: Listener, blocked: bool) {
+        let mut graph = self.lock();
+        if blocked {
+            graph.blocked.insert(listener);
+        } else {
+            graph.blocked.remove(&listener);
+        }
+    }
+
+    /// The data plane has this TCP port for itself.
+    pub fn reserve(&self, port: u16) {
+        self.lock().reserved.insert(port);
     }
 
     /// What is written for the app.
@@ -120,7 +141,7 @@ impl MemoryTraffic {
             Ok(GraphRevision(graph.revision))
         } else {
             Err(TrafficError::Unconfirmed {
-                planes: "host-a/proxy".to_owned(),
+                planes: PLANE.to_owned(),
             })
         }
     }
@@ -176,6 +197,29 @@ impl Graph {
         script.pop_front().is_none() && !self.stuck
     }
 
+    fn unserved(&self, routes: &AppRoutes) -> Vec<Unserved> {
+        let unserved = routes.listeners().filter(|(listener, rule)| {
+            self.blocked.contains(listener) && !rule.backends.is_empty()
+        });
+        unserved
+            .map(|(listener, _)| Unserved {
+                plane: PLANE.to_owned(),
+                listener,
+                why: "address in use".to_owned(),
+            })
+            .collect()
+    }
+
+    fn claim(&self, app: &AppName, routes: &AppRoutes) -> Result<(), TrafficError> {
+        match conflict(app, routes, &self.published()) {
+            None => Ok(()),
+            Some((claim, holder)) => Err(TrafficError::Conflict {
+                claim: claim.to_string(),
+                holder,
+            }),
+        }
+    }
+
     fn published(&self) -> Vec<Published> {
         let published = self.apps.iter().filter_map(|(app, entry)| {
             Some(Published {
@@ -203,22 +247,22 @@ impl Traffic for MemoryTraffic {
     }
 
     async fn check(&self, app: &AppName, routes: &AppRoutes) -> Result<(), TrafficError> {
-        match conflict(app, routes, &self.lock().published()) {
-            None => Ok(()),
-            Some((claim, holder)) => Err(TrafficError::Conflict {
-                claim: claim.to_string(),
-                holder,
-            }),
+        let graph = self.lock();
+        let reserved = routes.listeners().find(|(listener, _)| {
+            listener.protocol == Protocol::Tcp && graph.reserved.contains(&listener.port)
+        });
+        if let Some((listener, _)) = reserved {
+            let plane = PLANE.to_owned();
+            return Err(TrafficError::Reserved { listener, plane });
         }
+        graph.claim(app, routes)
     }
 
-    async fn apply(
-        &self,
-        app: &AppName,
-        routes: &AppRoutes,
-    ) -> Result<GraphRevision, TrafficError> {
-        self.check(app, routes).await?;
-        self.change(app, Some(routes))
+    async fn apply(&self, app: &AppName, routes: &AppRoutes) -> Result<Applied, TrafficError> {
+        self.lock().claim(app, routes)?;
+        let revision = self.change(app, Some(routes))?;
+        let unserved = self.lock().unserved(routes);
+        Ok(Applied { revision, unserved })
     }
 
     async fn remove(&self, app: &AppName) -> Result<(), TrafficError> {

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-pub use graph::{AppRoutes, Backend, DataPlane, HttpRule, StreamRule};
+pub use graph::{AppRoutes, Backend, DataPlane, FailedListener, HttpRule, Listener, StreamRule};
 pub use memory::MemoryTraffic;
 pub use publisher::{CONFIRM_TIMEOUT, Publisher, RETURN_WITHIN, Waits};
 
@@ -31,6 +31,28 @@ use crate::store::{NotLeading, StoreError};
 /// A confirmed revision of the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GraphRevision(pub i64);
+
+/// A confirmed change of the graph.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// The revision that every live data plane has applied.
+    pub revision: GraphRevision,
+    /// Listeners with backends that a host doesn't serve all the same. Withdrawals
+    /// are complete whatever this says.
+    pub unserved: Vec<Unserved>,
+}
+
+/// A listener that none of a host's data planes could open.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{plane} can't serve {listener}: {why}; free the port on that host or choose another")]
+pub struct Unserved {
+    /// `node/name` of a data plane there.
+    pub plane: String,
+    /// The listener.
+    pub listener: Listener,
+    /// What the data plane says.
+    pub why: String,
+}
 
 /// How a drain ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +85,14 @@ pub enum TrafficError {
         /// Who holds it.
         holder: AppName,
     },
+    /// A data plane's host has the port for Podherd itself.
+    #[error("{listener} is a port of Podherd's own on the host of {plane}: choose another")]
+    Reserved {
+        /// What was claimed.
+        listener: Listener,
+        /// `node/name` of the data plane.
+        plane: String,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -80,13 +110,13 @@ pub trait Traffic: Send + Sync + fmt::Debug {
     /// What is published for the app.
     async fn current(&self, app: &AppName) -> Result<Option<AppRoutes>, TrafficError>;
 
-    /// Whether another app holds something that these routes claim.
+    /// Whether another app, or Podherd itself, holds something that these routes
+    /// claim.
     async fn check(&self, app: &AppName, routes: &AppRoutes) -> Result<(), TrafficError>;
 
     /// Publishes the app's routes and returns when that is confirmed. Routes
     /// that are published already are only confirmed again.
-    async fn apply(&self, app: &AppName, routes: &AppRoutes)
-    -> Result<GraphRevision, TrafficError>;
+    async fn apply(&self, app: &AppName, routes: &AppRoutes) -> Result<Applied, TrafficError>;
 
     /// Takes the app out of the graph and returns when that is confirmed.
     async fn remove(&self, app: &AppName) -> Result<(), TrafficError>;

@@ -22,7 +22,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::claims::{Published, conflict};
 use super::registry::{Fresh, Registry, follow};
-use super::{AppRoutes, Drain, GraphRevision, Traffic, TrafficError};
+use super::{AppRoutes, Applied, Drain, GraphRevision, Traffic, TrafficError};
 use crate::manifest::AppName;
 use crate::state::{ContainerId, Keys, decode, encode};
 use crate::store::{
@@ -225,8 +225,9 @@ impl Publisher {
         Ok(view.ranges.into_iter().flatten().next())
     }
 
-    /// Returns when every live data plane has applied the revision.
-    async fn confirm(&self, revision: i64) -> Result<GraphRevision, TrafficError> {
+    /// Returns when every live data plane has applied the revision, with how they
+    /// stood then.
+    async fn confirm(&self, revision: i64) -> Result<Arc<Registry>, TrafficError> {
         let mut planes = self.planes.clone();
         let confirmed = async {
             loop {
@@ -236,10 +237,12 @@ impl Publisher {
                 {
                     // The watch says nothing while nobody is registered: then
                     // only a read can tell that it stayed so up to the write.
-                    if seen.revision >= revision
-                        || self.registry().await?.lagging(revision).is_empty()
-                    {
-                        return Ok(GraphRevision(revision));
+                    if seen.revision >= revision {
+                        return Ok(Arc::clone(seen));
+                    }
+                    let read = self.registry().await?;
+                    if read.lagging(revision).is_empty() {
+                        return Ok(Arc::new(read));
                     }
                 }
                 moved(&mut planes, seen).await?;
@@ -271,6 +274,9 @@ impl Traffic for Publisher {
     }
 
     async fn check(&self, app: &AppName, routes: &AppRoutes) -> Result<(), TrafficError> {
+        if let Some((listener, plane)) = self.registry().await?.reserved(routes) {
+            return Err(TrafficError::Reserved { listener, plane });
+        }
         let (published, _) = self.published(app).await?;
         match conflict(app, routes, &published) {
             None => Ok(()),
@@ -281,13 +287,13 @@ impl Traffic for Publisher {
         }
     }
 
-    async fn apply(
-        &self,
-        app: &AppName,
-        routes: &AppRoutes,
-    ) -> Result<GraphRevision, TrafficError> {
+    async fn apply(&self, app: &AppName, routes: &AppRoutes) -> Result<Applied, TrafficError> {
         let revision = self.write(app, routes).await?;
-        self.confirm(revision).await
+        let planes = self.confirm(revision).await?;
+        Ok(Applied {
+            revision: GraphRevision(revision),
+            unserved: planes.unserved(routes),
+        })
     }
 
     /// Publishes no routes for the app, and deletes the key when that is

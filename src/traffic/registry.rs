@@ -1,6 +1,6 @@
 //! The registered data planes, kept up to date by one shared watch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::DataPlane;
+use super::{AppRoutes, DataPlane, Listener, Unserved};
+use crate::manifest::{NodeName, Protocol};
 use crate::state::{ContainerId, Keys, decode};
 use crate::store::{Change, Entry, Range, Store, StoreError, WatchEvent};
 
@@ -128,11 +129,10 @@ impl Registry {
 
     /// Requests of this container that registered planes still have in flight.
     pub fn in_flight(&self, container: &ContainerId) -> u64 {
-        let registered = self.planes.values().filter_map(|standing| match standing {
-            Standing::Registered(plane) => plane.draining.get(container),
-            Standing::Unreadable | Standing::Missing { .. } => None,
-        });
-        registered.sum()
+        let registered = self.registered();
+        registered
+            .filter_map(|(_, plane)| plane.draining.get(container))
+            .sum()
     }
 
     /// Requests of this container that missing planes had in flight.
@@ -147,6 +147,48 @@ impl Registry {
         missing.sum()
     }
 
+    /// The listeners of these routes, of those with a backend, that some host
+    /// doesn't serve. Of a host's data planes one is enough: the port is one.
+    pub fn unserved(&self, routes: &AppRoutes) -> Vec<Unserved> {
+        let mut hosts: BTreeMap<&NodeName, Vec<(&String, &DataPlane)>> = BTreeMap::new();
+        for (name, plane) in self.registered() {
+            hosts.entry(&plane.node).or_default().push((name, plane));
+        }
+        let wanted = routes
+            .listeners()
+            .filter(|(_, rule)| !rule.backends.is_empty());
+        wanted
+            .flat_map(|(listener, _)| {
+                let hosts = hosts.values();
+                hosts.filter_map(move |planes| unserved(planes, listener))
+            })
+            .collect()
+    }
+
+    /// A TCP listener of these routes that a registered plane's host has for Podherd
+    /// itself, and that plane.
+    pub fn reserved(&self, routes: &AppRoutes) -> Option<(Listener, String)> {
+        let listeners: BTreeSet<Listener> = routes
+            .listeners()
+            .map(|(listener, _)| listener)
+            .filter(|listener| listener.protocol == Protocol::Tcp)
+            .collect();
+        self.registered().find_map(|(name, plane)| {
+            let taken = |listener: &&Listener| plane.reserved.contains(&listener.port);
+            let listener = listeners.iter().find(taken)?;
+            Some((*listener, name.clone()))
+        })
+    }
+
+    fn registered(&self) -> impl Iterator<Item = (&String, &DataPlane)> {
+        self.planes
+            .iter()
+            .filter_map(|(name, standing)| match standing {
+                Standing::Registered(plane) => Some((name, plane)),
+                Standing::Unreadable | Standing::Missing { .. } => None,
+            })
+    }
+
     /// Returns when the next missing plane's time is over; never without one.
     pub async fn given_up(&self) {
         let now = Instant::now();
@@ -159,6 +201,23 @@ impl Registry {
             None => std::future::pending().await,
         }
     }
+}
+
+/// Why none of one host's planes serves the listener; none if one does.
+fn unserved(planes: &[(&String, &DataPlane)], listener: Listener) -> Option<Unserved> {
+    let mut first = None;
+    for (name, plane) in planes {
+        let failed = plane
+            .failed
+            .iter()
+            .find(|failed| failed.listener == listener)?;
+        first.get_or_insert_with(|| Unserved {
+            plane: (*name).clone(),
+            listener,
+            why: failed.why.clone(),
+        });
+    }
+    first
 }
 
 fn short<'k>(prefix: &str, key: &'k str) -> &'k str {

@@ -55,6 +55,8 @@ impl Fixture {
             node: node(),
             name: "default".to_owned(),
             listeners: vec!["127.0.0.1:0".parse().unwrap()],
+            l4_bind: "127.0.0.1".parse().unwrap(),
+            reserved: std::collections::BTreeSet::new(),
             limits: Limits {
                 lease: Duration::from_secs(3),
                 ..Limits::default()

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use podherd::manifest::{BindMount, Bytes, Cpus, Protocol, PullPolicy, Resources, Security};
 use podherd::runtime::{
-    ContainerSpec, Deadlines, Labels, NetworkAttachment, Podman, PortMapping, Runtime,
+    ContainerSpec, Deadlines, Labels, Network, NetworkAttachment, Podman, PortMapping, Runtime,
     RuntimeError, TmpfsMount, VolumeAttachment,
 };
 use podherd::state::ContainerId;
@@ -79,6 +79,7 @@ async fn it_does_what_a_runtime_must_do() {
         stubborn: Image::IgnoresTerm.reference(),
         exits: Image::ExitsAtOnce.reference(),
         with_volume: Image::WithVolume.reference(),
+        with_healthcheck: Image::WithHealthcheck.reference(),
     })
     .await;
 }
@@ -140,7 +141,10 @@ fn with_every_setting(mut spec: ContainerSpec) -> ContainerSpec {
 async fn every_setting_of_a_container_arrives() {
     let subject = Subject::start();
     let client = &subject.client;
-    client.create_network("app", &Labels::new()).await.unwrap();
+    client
+        .create_network("app", &Network::default())
+        .await
+        .unwrap();
     let spec = with_every_setting(subject.spec("web", Image::Web1).await);
     let id = client.create(&spec).await.unwrap();
     client.start(&id).await.unwrap();
@@ -363,7 +367,7 @@ async fn the_client_finds_a_restarted_service_again_by_itself() {
         subject.client.volume("v").await.unwrap_err(),
         subject
             .client
-            .create_network("n", &Labels::new())
+            .create_network("n", &Network::default())
             .await
             .unwrap_err(),
         subject

@@ -7,6 +7,7 @@
 mod backend;
 mod client;
 mod gate;
+mod stream;
 mod world;
 
 mod failures;
@@ -16,3 +17,5 @@ mod publisher;
 mod shutdown;
 mod streaming;
 mod swap;
+mod tcp;
+mod udp;

@@ -29,7 +29,13 @@ async fn a_data_plane_registers_serves_and_acknowledges() {
     let world = World::new().await;
     let backend = Backend::named("b").await;
     let wanted = routes("a.test", &[&backend]);
-    let revision = world.publisher.apply(&app("a"), &wanted).await.unwrap().0;
+    let revision = world
+        .publisher
+        .apply(&app("a"), &wanted)
+        .await
+        .unwrap()
+        .revision
+        .0;
     let plane = world.plane("p").await;
     assert_eq!(text(&plane).await, "b");
     world
@@ -42,6 +48,7 @@ async fn a_data_plane_registers_serves_and_acknowledges() {
         .apply(&app("a"), &nothing())
         .await
         .unwrap()
+        .revision
         .0;
     assert!(world.planes()[0].applied >= again);
 }
@@ -281,6 +288,8 @@ async fn a_taken_address_or_an_unusable_name_is_refused_before_anything_is_regis
         node: node(),
         name: name.to_owned(),
         listeners: vec![listener],
+        l4_bind: crate::world::LOOPBACK,
+        reserved: std::collections::BTreeSet::new(),
         limits: Limits::default(),
     };
     let free = "127.0.0.1:0".parse().unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use podherd::state::{ContainerId, decode};
-use podherd::traffic::{AppRoutes, Drain, GraphRevision, RETURN_WITHIN, Traffic, TrafficError};
+use podherd::traffic::{AppRoutes, Drain, RETURN_WITHIN, Traffic, TrafficError};
 use tokio::time::Instant;
 
 use crate::world::{World, app, node, nothing, routes};
@@ -20,7 +20,8 @@ impl World {
 async fn without_a_data_plane_a_write_is_confirmed_at_once() {
     let world = World::new().await;
     let wanted = routes("blog.test", &[]);
-    let GraphRevision(revision) = world.publisher.apply(&app("blog"), &wanted).await.unwrap();
+    let applied = world.publisher.apply(&app("blog"), &wanted).await.unwrap();
+    let revision = applied.revision.0;
     assert_eq!(world.published("blog"), Some((wanted.clone(), revision)));
     let current = world.publisher.current(&app("blog")).await.unwrap();
     assert_eq!(current, Some(wanted));
@@ -187,7 +188,8 @@ async fn a_write_whose_reply_was_lost_is_found_and_not_repeated() {
     world.gate.lose_next_reply();
     let before = world.store.revision();
     let wanted = routes("blog.test", &[]);
-    let GraphRevision(revision) = world.publisher.apply(&app("blog"), &wanted).await.unwrap();
+    let applied = world.publisher.apply(&app("blog"), &wanted).await.unwrap();
+    let revision = applied.revision.0;
     assert_eq!(world.store.revision(), before + 1);
     assert_eq!(world.published("blog"), Some((wanted, revision)));
 }

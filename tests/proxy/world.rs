@@ -1,6 +1,7 @@
 //! A store, a leading publisher, and data planes.
 
-use std::net::SocketAddr;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backend::Backend;
 use crate::gate::Gate;
+
+/// Where data planes listen.
+pub const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// A TCP port that data planes have for themselves.
+pub const RESERVED: u16 = 9616;
 
 pub struct World {
     pub store: MemoryStore,
@@ -115,6 +121,8 @@ impl World {
             node: node(),
             name: name.to_owned(),
             listeners: vec!["127.0.0.1:0".parse().unwrap()],
+            l4_bind: LOOPBACK,
+            reserved: BTreeSet::from([RESERVED]),
             limits,
         };
         let proxy = serve(
@@ -155,6 +163,8 @@ impl World {
                 .iter()
                 .map(|(container, count)| (ContainerId::new(*container), *count))
                 .collect(),
+            reserved: BTreeSet::new(),
+            failed: Vec::new(),
         };
         let key = self.keys.proxy(&node(), name);
         self.put(key, encode(&record).unwrap()).await

@@ -10,10 +10,10 @@ use std::time::Duration;
 use futures::StreamExt;
 use podherd::manifest::{BindMount, Protocol, PullPolicy};
 use podherd::runtime::{
-    Container, ContainerSpec, ContainerState, Labels, NetworkAttachment, PortMapping, Runtime,
-    RuntimeError, RuntimeEventKind, VolumeAttachment,
+    Container, ContainerSpec, ContainerState, Labels, Network, NetworkAttachment, PortMapping,
+    Runtime, RuntimeError, RuntimeEventKind, SecretEnv, SecretMount, SecretValue, VolumeAttachment,
 };
-use podherd::state::{ContainerId, Digest};
+use podherd::state::{ContainerId, Digest, SecretVersion};
 
 /// A label that every container of the checks carries.
 pub const LABEL: &str = "podherd.test/check";
@@ -32,6 +32,8 @@ pub struct Host {
     pub exits: &'static str,
     /// Like web, and declares the volume /data.
     pub with_volume: &'static str,
+    /// Like web, and declares a health check that passes.
+    pub with_healthcheck: &'static str,
 }
 
 impl Host {
@@ -59,7 +61,7 @@ impl Host {
         let name = "contract".to_owned();
         if self.runtime.network(&name).await.unwrap().is_none() {
             self.runtime
-                .create_network(&name, &Labels::new())
+                .create_network(&name, &Network::default())
                 .await
                 .unwrap();
         }
@@ -117,11 +119,13 @@ pub async fn check_all(host: &Host) {
     ports(host).await;
     volumes(host).await;
     host_paths(host).await;
+    secrets(host).await;
     networks(host).await;
     lists(host).await;
     events(host).await;
     logs(host).await;
     exec(host).await;
+    healthcheck(host).await;
     waits(host).await;
 }
 
@@ -347,11 +351,91 @@ async fn volumes(host: &Host) {
     }];
     let id = runtime.create(&spec).await.unwrap();
     runtime.start(&id).await.unwrap();
+    assert_eq!(listed_volume(host, "vol").await, Some(true), "in use");
+    let error = runtime.remove_volume("vol").await.unwrap_err();
+    assert!(
+        matches!(error, RuntimeError::InUse { what: "volume", .. }),
+        "{error}"
+    );
     runtime.remove(&id, true).await.unwrap();
     assert!(
         runtime.volume("vol").await.unwrap().is_some(),
         "a named volume stays"
     );
+    assert_eq!(listed_volume(host, "vol").await, Some(false), "free");
+    runtime.remove_volume("vol").await.unwrap();
+    runtime.remove_volume("vol").await.unwrap();
+    assert_eq!(listed_volume(host, "vol").await, None, "gone");
+}
+
+/// Whether the volume is in use, as the list has it.
+async fn listed_volume(host: &Host, name: &str) -> Option<bool> {
+    let volumes = host.runtime.volumes().await.unwrap().into_iter();
+    let mut found = volumes.filter(|volume| volume.name == name);
+    found.next().map(|volume| volume.in_use)
+}
+
+async fn secrets(host: &Host) {
+    let runtime = &host.runtime;
+    let labels = label("secret");
+    let value = SecretValue::new(b"{\"quoted\": 1}".to_vec()).unwrap();
+    assert_eq!(runtime.secret("sec").await.unwrap(), None);
+    runtime.create_secret("sec", &value, &labels).await.unwrap();
+    assert_eq!(runtime.secret("sec").await.unwrap(), Some(labels));
+    let unlabelled = Labels::new();
+    let error = runtime.create_secret("sec", &value, &unlabelled).await;
+    let error = error.unwrap_err();
+    assert!(
+        matches!(error, RuntimeError::NameInUse { what: "secret", .. }),
+        "{error}"
+    );
+    let first = version(host, "sec").await.unwrap();
+    assert_eq!(version(host, "sec").await.unwrap(), first);
+
+    let mut spec = host.spec("secrets", host.web).await;
+    spec.secret_env = vec![SecretEnv {
+        variable: "SECRET".to_owned(),
+        secret: "sec".to_owned(),
+    }];
+    spec.secret_files = vec![SecretMount {
+        secret: "sec".to_owned(),
+        path: "/etc/sec".to_owned(),
+        mode: 0o400,
+        uid: 0,
+        gid: 0,
+    }];
+    let id = runtime.create(&spec).await.unwrap();
+    runtime.start(&id).await.unwrap();
+    runtime.signal(&id, "SIGKILL").await.unwrap();
+    assert!(runtime.wait_stopped(&id, SOON).await.unwrap());
+
+    runtime.remove_secret("sec").await.unwrap();
+    runtime.remove_secret("sec").await.unwrap();
+    assert_eq!(version(host, "sec").await, None);
+    let of_start = runtime.start(&id).await.unwrap_err();
+    "secrets-2".clone_into(&mut spec.name);
+    let of_create = runtime.create(&spec).await.unwrap_err();
+    for error in [of_start, of_create] {
+        assert!(
+            matches!(&error, RuntimeError::NotFound { what: "secret", name } if name == "sec"),
+            "{error}"
+        );
+    }
+    assert_eq!(runtime.inspect("secrets-2").await.unwrap(), None);
+    runtime
+        .create_secret("sec", &value, &Labels::new())
+        .await
+        .unwrap();
+    assert_ne!(version(host, "sec").await.unwrap(), first);
+    runtime.start(&id).await.unwrap();
+    runtime.remove(&id, true).await.unwrap();
+    runtime.remove_secret("sec").await.unwrap();
+}
+
+async fn version(host: &Host, name: &str) -> Option<SecretVersion> {
+    let secrets = host.runtime.secrets().await.unwrap().into_iter();
+    let mut found = secrets.filter(|secret| secret.name == name);
+    found.next().map(|secret| secret.version)
 }
 
 async fn host_paths(host: &Host) {
@@ -371,12 +455,15 @@ async fn host_paths(host: &Host) {
 
 async fn networks(host: &Host) {
     let runtime = &host.runtime;
-    let labels = label("network");
+    let network = Network {
+        labels: label("network"),
+        internal: true,
+    };
     assert_eq!(runtime.network("net").await.unwrap(), None);
-    runtime.create_network("net", &labels).await.unwrap();
-    assert_eq!(runtime.network("net").await.unwrap(), Some(labels));
+    runtime.create_network("net", &network).await.unwrap();
+    assert_eq!(runtime.network("net").await.unwrap(), Some(network));
     let error = runtime
-        .create_network("net", &Labels::new())
+        .create_network("net", &Network::default())
         .await
         .unwrap_err();
     assert!(
@@ -522,6 +609,31 @@ async fn exec(host: &Host) {
     runtime.remove(&id, true).await.unwrap();
     let error = runtime.exec(&id, &command, SOON).await.unwrap_err();
     assert!(error.is_not_found(), "{error}");
+}
+
+async fn healthcheck(host: &Host) {
+    let runtime = &host.runtime;
+    let image = runtime
+        .ensure_image(host.with_healthcheck, PullPolicy::Never)
+        .await
+        .unwrap();
+    assert!(image.healthcheck);
+    let plain = runtime.ensure_image(host.web, PullPolicy::Never).await;
+    assert!(!plain.unwrap().healthcheck);
+
+    let id = host.created("health", host.with_healthcheck).await;
+    let error = runtime.healthcheck(&id, SOON).await.unwrap_err();
+    assert!(matches!(error, RuntimeError::Refused { .. }), "{error}");
+    runtime.start(&id).await.unwrap();
+    assert!(runtime.healthcheck(&id, SOON).await.unwrap());
+    runtime.remove(&id, true).await.unwrap();
+    let error = runtime.healthcheck(&id, SOON).await.unwrap_err();
+    assert!(error.is_not_found(), "{error}");
+
+    let id = host.started("unhealthy", host.web).await;
+    let error = runtime.healthcheck(&id, SOON).await.unwrap_err();
+    assert!(matches!(error, RuntimeError::Refused { .. }), "{error}");
+    runtime.remove(&id, true).await.unwrap();
 }
 
 async fn waits(host: &Host) {

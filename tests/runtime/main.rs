@@ -12,7 +12,7 @@ use podherd::clock::SystemClock;
 use podherd::manifest::PullPolicy;
 use podherd::runtime::{
     Behaviour, Call, ContainerSpec, ContainerState, EffectLog, Labels, MemoryImage, MemoryRuntime,
-    Runtime, RuntimeError, VolumeAttachment,
+    Network, Runtime, RuntimeError, VolumeAttachment,
 };
 use tokio::time::Instant;
 
@@ -52,6 +52,7 @@ async fn it_does_what_a_runtime_must_do() {
             "localhost/volume",
             MemoryImage::new("volume").volume("/data"),
         ),
+        ("localhost/health", MemoryImage::new("health").healthcheck()),
     ];
     for (reference, image) in images {
         runtime.load_image(reference, image);
@@ -62,6 +63,7 @@ async fn it_does_what_a_runtime_must_do() {
         stubborn: "localhost/stubborn",
         exits: "localhost/exits",
         with_volume: "localhost/volume",
+        with_healthcheck: "localhost/health",
     })
     .await;
 }
@@ -73,7 +75,7 @@ async fn effects_are_recorded_in_their_order_by_the_label_that_was_chosen() {
     let mut spec = spec(&runtime, "podherd-blog-web-1").await;
     spec.labels = Labels::from([("service".to_owned(), "web".to_owned())]);
     runtime
-        .create_network("blog", &Labels::new())
+        .create_network("blog", &Network::default())
         .await
         .unwrap();
     let id = runtime.create(&spec).await.unwrap();

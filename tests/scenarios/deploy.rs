@@ -182,6 +182,7 @@ async fn a_successful_deployment_is_told_in_journal_status_and_events() {
         (ConditionType::Ready, Truth::True),
         (ConditionType::Degraded, Truth::False),
         (ConditionType::Inhibited, Truth::False),
+        (ConditionType::Outdated, Truth::False),
     ] {
         assert_eq!(
             world.condition("blog", condition).status,

@@ -7,7 +7,7 @@ use podherd::runtime::{Behaviour, Call, RuntimeError};
 use podherd::state::{ConditionType, OutcomeKind, StepKind, StepState, Truth};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{PRINTED, World, app, blog};
+use crate::support::{World, app, blog};
 
 async fn serving(behaves: Behaviour) -> World {
     let world = World::new()
@@ -139,7 +139,7 @@ async fn a_failed_readiness_is_journaled_with_its_log_and_told_without_it() {
         .unwrap();
     assert_eq!(probe.state, StepState::Failed);
     let diagnostics = probe.diagnostics.clone().unwrap();
-    assert_eq!(diagnostics.log_tail, [PRINTED]);
+    assert_eq!(diagnostics.log_tail, ["printed password=[redacted]"]);
     assert!(diagnostics.probe_answers.last().unwrap().contains("503"));
     let publish = operation
         .steps

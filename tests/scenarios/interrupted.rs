@@ -143,3 +143,11 @@ fn remove(world: &World) {
         .runtime
         .remove_by_hand(world.container("web").id.as_str());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_removal_cut_at_any_effect_leaves_no_shared_network() {
+    let shared = blog("web:1").spec("networks: [{name: db-shared}]");
+    let begin = async |world: &World| world.delete("blog").await;
+    let gone = |world: &World| world.assert_gone("blog");
+    cut_everywhere(async || running(shared.clone()).await, begin, gone).await;
+}

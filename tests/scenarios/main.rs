@@ -18,10 +18,10 @@
 //! | 9 never a false success, an ID never twice | `interrupted`, `failing::a_cancelled_probe_leaves_the_operation_in_flight_for_the_next_holder`, the watch on every journal write |
 //! | 10 stopped stays stopped, removed stays removed | `stopping::a_stopped_app_is_neither_started_nor_deployed`, `removing::a_manifest_that_comes_back_during_the_removal_begins_another_incarnation` |
 //! | 11 volumes and images are kept | `removing::volumes_and_images_are_retained_and_listed_under_the_old_incarnation` |
-//! | 12 nothing without our label is changed | `refused::a_volume_of_somebody_else_is_never_taken_over`, `refused::a_network_of_somebody_else_is_never_taken_over`, `strange::a_container_of_an_unknown_incarnation_is_left_alone_and_reported` |
+//! | 12 nothing without our label is changed | `refused::a_volume_of_somebody_else_is_never_taken_over`, `refused::a_network_of_somebody_else_is_never_taken_over`, `networks::a_network_that_is_not_podherd_s_is_refused_and_left_alone`, `networks::one_whose_label_changed_is_not_removed`, `strange::a_container_of_an_unknown_incarnation_is_left_alone_and_reported` |
 //! | 13 without leadership nothing is written or started | `leading`, the watch on every effect and every fence |
 //! | 15 an empty or older store stops nothing | `strange::a_restored_backup_is_held_for_a_person_and_stops_nothing`, `strange::an_empty_store_stops_nothing` |
-//! | 16 no log in errors, events, status | `failing::a_failed_readiness_is_journaled_with_its_log_and_told_without_it`, the check after every pass |
+//! | 16 no log in errors, events, status, no secret anywhere | `failing::a_failed_readiness_is_journaled_with_its_log_and_told_without_it`, the check after every pass |
 
 // A test says what went wrong by panicking.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -32,7 +32,11 @@ mod failing;
 mod history;
 mod interrupted;
 mod leading;
+mod limits;
+mod listening;
+mod living;
 mod lost;
+mod networks;
 mod overlapping;
 mod paused;
 mod policy;
@@ -42,6 +46,7 @@ mod removing;
 mod repairing;
 mod requests;
 mod rolling_back;
+mod secrets;
 mod stopping;
 mod strange;
 mod support;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use podherd::manifest::Protocol;
 use podherd::reconcile::Verdict;
-use podherd::runtime::{Behaviour, Labels, MemoryImage};
+use podherd::runtime::{Behaviour, Labels, MemoryImage, Network};
 use podherd::state::{ConditionType, OutcomeKind, Truth};
 
 use crate::support::{Manifest, World, app, blog};
@@ -148,7 +148,7 @@ async fn a_volume_of_somebody_else_is_never_taken_over() {
 async fn a_network_of_somebody_else_is_never_taken_over() {
     let world = serving().await;
     let network = world.runtime.networks().remove(0);
-    world.runtime.add_network(&network, &Labels::new());
+    world.runtime.add_network(&network, &Network::default());
     refused(&world, &blog("web:2"), "ForeignResource").await;
     world.delete("blog").await;
     world.settle("blog").await;

@@ -201,7 +201,15 @@ async fn on_failure_restarts_only_what_ended_with_an_error() {
     world.settle("blog").await;
     assert_eq!(world.effects(), ["withdraw web"]);
     let degraded = world.condition("blog", ConditionType::Degraded);
-    assert_eq!(degraded.message, "service web ended with exit code 0");
+    assert_eq!(degraded.reason, "Completed");
+    assert_eq!(
+        degraded.message,
+        "service web ended with exit code 0, and restart: OnFailure leaves it down"
+    );
+    assert_eq!(
+        world.condition("blog", ConditionType::Ready).reason,
+        "Completed"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -210,6 +218,12 @@ async fn never_restarts_nothing() {
     crash(&world, "web", 1);
     world.settle("blog").await;
     assert_eq!(world.effects(), ["withdraw web"]);
+    let degraded = world.condition("blog", ConditionType::Degraded);
+    assert_eq!(degraded.reason, "Exited");
+    assert_eq!(
+        degraded.message,
+        "service web ended with exit code 1, and restart: Never leaves it down"
+    );
 }
 
 #[tokio::test(start_paused = true)]

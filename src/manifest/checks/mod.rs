@@ -3,6 +3,7 @@
 mod graph;
 mod image;
 mod labels;
+mod logging;
 mod mounts;
 mod ports;
 mod probes;
@@ -20,6 +21,7 @@ pub(super) use security::is_capability;
 
 use super::envelope::Metadata;
 use super::error::Report;
+use super::names::AppName;
 use super::path::Path;
 use super::placement::Placement;
 use super::quantity::Timespan;
@@ -27,6 +29,23 @@ use super::spec::{AppSpec, ServiceSpec};
 
 /// Longest time that anything in a manifest may take.
 const MAX_TIMESPAN: Timespan = Timespan::from_secs(24 * 60 * 60);
+
+/// What `--network` means something else by, or Podman always has.
+const NETWORK_MODES: [&str; 10] = [
+    "bridge",
+    "container",
+    "default",
+    "host",
+    "none",
+    "ns",
+    "pasta",
+    "podman",
+    "private",
+    "slirp4netns",
+];
+
+/// The kernel's longest host name.
+const MAX_HOST_NAME: usize = 64;
 
 /// Checks the app's name against its key, and its labels.
 pub(super) fn metadata(key_name: &str, metadata: &Metadata, report: &mut Report<'_>) {
@@ -79,7 +98,8 @@ fn service(service: &ServiceSpec, at: &Path, report: &mut Report<'_>) {
     probes::check(service, at, report);
     update::check(service, at, report);
     resources::check(service, at, report);
-    security::check(&service.security, &at.key("security"), report);
+    logging::check(service, at, report);
+    security::check(service, at, report);
 }
 
 fn networks(spec: &AppSpec, at: &Path, report: &mut Report<'_>) {
@@ -88,6 +108,25 @@ fn networks(spec: &AppSpec, at: &Path, report: &mut Report<'_>) {
         if !seen.insert(&network.name) {
             let message = format!("network `{}` is already listed: keep one", network.name);
             report.at(&at.index(index).key("name"), message);
+        }
+        if NETWORK_MODES.contains(&network.name.as_str()) {
+            let message = format!("{} is a word of Podman's own: choose another", network.name);
+            report.at(&at.index(index).key("name"), message);
+        }
+    }
+}
+
+/// In a shared network a container's host name is `service.app`.
+pub(super) fn host_names(app: &AppName, spec: &AppSpec, report: &mut Report<'_>) {
+    let at = Path::root().key("spec").key("services");
+    for name in spec.services.keys() {
+        let length = name.as_str().len() + 1 + app.as_str().len();
+        if !spec.networks.is_empty() && length > MAX_HOST_NAME {
+            let message = format!(
+                "in a shared network its host name is `{name}.{app}`, and {MAX_HOST_NAME} \
+                 characters are the longest allowed: choose shorter names"
+            );
+            report.at_key(&at.key(name), message);
         }
     }
 }

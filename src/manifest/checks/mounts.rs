@@ -41,7 +41,7 @@ pub(super) fn check(service: &ServiceSpec, at: &Path, report: &mut Report<'_>) {
     for (index, file) in service.files.iter().enumerate() {
         let at = at.key("files").index(index);
         mounts.add(&file.path, at.key("path"), report);
-        process::secret_name(&file.podman, &at.key("podman"), report);
+        process::secret(&file.secret, &at, report);
         if !is_mode(&file.mode) {
             report.at(
                 &at.key("mode"),

@@ -37,7 +37,7 @@ fn readiness(service: &ServiceSpec, probe: &Readiness, at: &Path, report: &mut R
     check_of(service, &probe.check, at, report);
     timespan(probe.timeout, &at.key("timeout"), report);
     timespan(probe.interval, &at.key("interval"), report);
-    in_a_row(probe.successes, &at.key("successes"), report);
+    in_a_row(1, probe.successes, &at.key("successes"), report);
     if let Check::Delay(pause) = probe.check
         && pause > probe.timeout
     {
@@ -52,7 +52,8 @@ fn readiness(service: &ServiceSpec, probe: &Readiness, at: &Path, report: &mut R
 fn liveness(service: &ServiceSpec, probe: &Liveness, at: &Path, report: &mut Report<'_>) {
     check_of(service, &probe.check, at, report);
     timespan(probe.interval, &at.key("interval"), report);
-    in_a_row(probe.failures, &at.key("failures"), report);
+    timespan(probe.timeout, &at.key("timeout"), report);
+    in_a_row(2, probe.failures, &at.key("failures"), report);
     let word = match probe.check {
         Check::Http { .. } | Check::Tcp { .. } | Check::Exec { .. } | Check::Health => return,
         Check::Log { .. } => "log",
@@ -113,9 +114,9 @@ fn check_of(service: &ServiceSpec, check: &Check, at: &Path, report: &mut Report
     }
 }
 
-fn in_a_row(count: u32, at: &Path, report: &mut Report<'_>) {
-    if !(1..=MAX_IN_A_ROW).contains(&count) {
-        report.at(at, format!("must be from 1 to {MAX_IN_A_ROW}"));
+fn in_a_row(least: u32, count: u32, at: &Path, report: &mut Report<'_>) {
+    if !(least..=MAX_IN_A_ROW).contains(&count) {
+        report.at(at, format!("must be from {least} to {MAX_IN_A_ROW}"));
     }
 }
 

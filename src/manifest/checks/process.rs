@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use super::mounts::absolute;
 use crate::manifest::error::Report;
 use crate::manifest::path::Path;
+use crate::manifest::secret::SecretRef;
 use crate::manifest::signal::signal_number;
 use crate::manifest::spec::ServiceSpec;
 
 const MAX_SECRET_NAME: usize = 253;
+/// How the names of the secrets begin that belong to apps.
+const RESERVED_SECRETS: &str = "podherd-";
 
 pub(super) fn check(service: &ServiceSpec, at: &Path, report: &mut Report<'_>) {
     if let Some(words) = &service.command {
@@ -36,7 +39,7 @@ pub(super) fn check(service: &ServiceSpec, at: &Path, report: &mut Report<'_>) {
                 format!("`{name}` is also in `env`: keep one of the two"),
             );
         }
-        secret_name(&secret.podman, &at.key("podman"), report);
+        self::secret(secret, &at, report);
     }
     if let Some(signal) = &service.stop_signal
         && signal_number(signal).is_none()
@@ -77,7 +80,13 @@ fn env_name(name: &str, at: &Path, report: &mut Report<'_>) {
     }
 }
 
-pub(super) fn secret_name(name: &str, at: &Path, report: &mut Report<'_>) {
+/// Refuses what can't be the name of a Podman secret, and what is some app's own:
+/// another app would take what it was never given.
+pub(super) fn secret(secret: &SecretRef, at: &Path, report: &mut Report<'_>) {
+    let SecretRef::Podman(name) = secret else {
+        return;
+    };
+    let at = &at.key("podman");
     let alphanumeric = |c: char| c.is_ascii_alphanumeric();
     let good = (1..=MAX_SECRET_NAME).contains(&name.len())
         && name.starts_with(alphanumeric)
@@ -87,6 +96,12 @@ pub(super) fn secret_name(name: &str, at: &Path, report: &mut Report<'_>) {
             .all(|c| alphanumeric(c) || matches!(c, '-' | '_' | '.'));
     if !good {
         report.at(at, format!("{name:?} is not the name of a Podman secret"));
+    } else if name.starts_with(RESERVED_SECRETS) {
+        let message = format!(
+            "secrets whose names begin with {RESERVED_SECRETS} are apps' own: write `app` and \
+             the name that `podherd secret set` was given"
+        );
+        report.at(at, message);
     }
 }
 

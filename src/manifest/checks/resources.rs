@@ -40,10 +40,4 @@ pub(super) fn check(service: &ServiceSpec, at: &Path, report: &mut Report<'_>) {
             "must be more than zero: leave it out for no limit",
         );
     }
-    if let Some(logging) = &service.logging
-        && logging.max_size.is_some_and(|size| size.get() == 0)
-    {
-        let at = at.key("logging").key("maxSize");
-        report.at(&at, "must be more than zero: leave it out for no limit");
-    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::manifest::error::Report;
 use crate::manifest::path::Path;
-use crate::manifest::spec::Security;
+use crate::manifest::spec::{Security, ServiceSpec, Userns};
 
 /// Linux's capabilities, by their names without `CAP_`.
 #[rustfmt::skip]
@@ -18,7 +18,24 @@ const CAPABILITIES: [&str; 41] = [
     "WAKE_ALARM",
 ];
 
-pub(super) fn check(security: &Security, at: &Path, report: &mut Report<'_>) {
+pub(super) fn check(service: &ServiceSpec, at: &Path, report: &mut Report<'_>) {
+    let security = &service.security;
+    let at = at.key("security");
+    // Podman chooses other IDs for each generation, and gives the files to the first.
+    if security.userns == Some(Userns::Auto)
+        && let Some(volume) = service.volumes.first()
+    {
+        let message = format!(
+            "with `auto` each generation has other user IDs, and the files of volume `{}` would \
+             be closed to the next one: leave out one of the two",
+            volume.name
+        );
+        report.at(&at.key("userns"), message);
+    }
+    capabilities(security, &at, report);
+}
+
+fn capabilities(security: &Security, at: &Path, report: &mut Report<'_>) {
     let mut dropped = BTreeSet::new();
     for (index, capability) in security.cap_drop.iter().enumerate() {
         let at = at.key("capDrop").index(index);

@@ -32,8 +32,10 @@ spec:
       env: {PORT: "8080", discovery.type: single-node}
       secrets:
         DATABASE_URL: {podman: blog-database-url}
+        API_TOKEN: {app: api-token}
       files:
         - {path: /run/secrets/tls.key, podman: blog-tls-key, mode: "0400"}
+        - {path: /run/secrets/token, app: api-token}
       volumes:
         - {name: data, path: /data, readOnly: true}
       binds:
@@ -54,7 +56,7 @@ spec:
       stopSignal: SIGTERM
       restart: OnFailure
       resources: {cpus: "0.5", memory: 256Mi, pids: 200}
-      security: {readOnlyRoot: true, capDrop: [ALL], capAdd: [NET_BIND_SERVICE], noNewPrivileges: true, userns: auto}
+      security: {readOnlyRoot: true, capDrop: [ALL], capAdd: [NET_BIND_SERVICE], noNewPrivileges: true, userns: host}
       logging: {driver: k8s-file, maxSize: 10Mi}
       dependsOn: [db]
   deletionProtection: true

@@ -9,6 +9,13 @@ refusals! { app, "spec.":
     a_network_listed_twice_is_refused:
         ["networks: [{name: a}, {name: «a}]", "services: {web: {image: a}}"] at "networks[1].name"
         says "network `a` is already listed";
+    a_network_called_like_one_of_podman_s_own_is_refused:
+        ["networks: [{name: «podman}]", "services: {web: {image: a}}"] at "networks[0].name"
+        says "a word of Podman's own";
+    a_host_name_that_is_too_long_for_a_shared_network_is_refused:
+        ["networks: [{name: a}]", "services: {«web-0123456789012345678901234567890123456789012345678901234567: {image: a}}"]
+        at "services.web-0123456789012345678901234567890123456789012345678901234567"
+        says "64 characters are the longest";
     an_empty_selector_is_refused:
         ["placement: {«selector: {}}", "services: {web: {image: a}}"] at "placement.selector"
         says "chooses nothing";

@@ -225,11 +225,14 @@ fn any_readiness() -> impl Strategy<Value = Readiness> {
 }
 
 fn any_liveness() -> impl Strategy<Value = Liveness> {
-    (any_check(), any_span(), 1_u32..1_000).prop_map(|(check, interval, failures)| Liveness {
-        check,
-        interval,
-        failures,
-    })
+    (any_check(), any_span(), any_span(), 2_u32..1_000).prop_map(
+        |(check, interval, timeout, failures)| Liveness {
+            check,
+            interval,
+            timeout,
+            failures,
+        },
+    )
 }
 
 fn any_update() -> impl Strategy<Value = Update> {

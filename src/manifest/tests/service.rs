@@ -41,6 +41,12 @@ refusals! { web, "spec.services.web.":
         ["env: {A: x}", "secrets: {«A: {podman: a}}"] at "secrets.A" says "is also in `env`";
     a_secret_without_a_name_is_refused:
         ["secrets: {A: {podman: «\"\"}}"] at "secrets.A.podman" says "is not the name of a Podman secret";
+    a_secret_of_both_kinds_is_refused:
+        ["secrets: {«A: {podman: a, app: b}}"] at "secrets.A" says "exactly one of podman or app";
+    a_secret_of_no_kind_is_refused:
+        ["files: [«{path: /key}]"] at "files[0]" says "exactly one of podman or app";
+    a_secret_that_belongs_to_some_app_is_refused_by_its_name_in_podman:
+        ["secrets: {A: {podman: «podherd-shop-1a2b3c4d-key}}"] at "secrets.A.podman" says "write `app`";
     an_unknown_signal_is_refused:
         ["stopSignal: «SIGSTOPP"] at "stopSignal" says "write one such as SIGTERM or INT";
     a_signal_by_number_is_refused:
@@ -157,8 +163,10 @@ refusals! { web, "spec.services.web.":
         ["readiness: {none: {}, successes: «0}"] at "readiness.successes" says "from 1 to 1000";
     a_liveness_interval_of_zero_is_refused:
         ["liveness: {health: {}, interval: «0s}"] at "liveness.interval" says "longer than zero";
-    no_failure_in_a_row_is_refused:
-        ["liveness: {health: {}, failures: «0}"] at "liveness.failures" says "from 1 to 1000";
+    a_single_failed_try_says_nothing:
+        ["liveness: {health: {}, failures: «1}"] at "liveness.failures" says "from 2 to 1000";
+    a_liveness_timeout_of_zero_is_refused:
+        ["liveness: {health: {}, timeout: «0s}"] at "liveness.timeout" says "longer than zero";
     a_liveness_that_looks_at_the_log_is_refused:
         ["liveness: {«log: {contains: up}}"] at "liveness.log" says "nothing about a running service";
     a_startup_timeout_of_zero_is_refused:
@@ -192,6 +200,18 @@ refusals! { web, "spec.services.web.":
         ["resources: {pids: «0}"] at "resources.pids" says "must be more than zero";
     a_log_of_no_size_is_refused:
         ["logging: {driver: k8s-file, maxSize: «0}"] at "logging.maxSize" says "more than zero";
+    a_log_without_a_file_has_no_size:
+        ["logging: {driver: journald, «maxSize: 1Mi}"] at "logging.maxSize"
+        says "the driver `journald` has no file";
+    a_log_probe_without_a_log_is_refused:
+        ["logging: {driver: none}", "readiness: {«log: {contains: ready}}"]
+        at "readiness.log" says "keeps no log";
+    a_startup_log_probe_without_a_log_is_refused:
+        ["logging: {driver: none}", "startup: {«log: {contains: ready}}"]
+        at "startup.log" says "keeps no log";
+    a_volume_with_other_users_each_time_is_refused:
+        ["volumes: [{name: data, path: /data}]", "security: {userns: «auto}"]
+        at "security.userns" says "the files of volume `data`";
     an_unknown_capability_is_refused:
         ["security: {capAdd: [«NET_BIND]}"] at "security.capAdd[0]" says "is not a capability";
     adding_all_capabilities_is_refused:

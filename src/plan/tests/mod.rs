@@ -1,5 +1,6 @@
 //! Decisions as tables.
 
+mod living;
 mod next;
 mod order;
 mod scene;

@@ -6,11 +6,12 @@ use jiff::Timestamp;
 
 use crate::manifest::{self, App, ServiceName};
 use crate::plan::{Action, Desired, Due, Snapshot};
-use crate::runtime::{Container, ContainerState, Labels, PortMapping};
+use crate::runtime::{Applied, Container, ContainerState, Labels, PortMapping};
 use crate::state::{
     Active, ActiveService, Bind, ContainerId, Digest, Incarnation, Inhibition, InhibitionReason,
     Intent, Operation, OperationId, Outcome, OutcomeKind, Ownership, PinnedService, Request,
-    Resources, Revision, RevisionNumber, Step, StepKind, StepState, Verb, Wish, labels,
+    Resources, Revision, RevisionNumber, Step, StepKind, StepState, TakenSecrets, Verb, Wish,
+    labels,
 };
 use crate::store::{AppRecords, Kept};
 
@@ -56,6 +57,7 @@ pub fn revision(number: u64, app: &App) -> Revision {
         let pinned = PinnedService {
             spec: spec.clone(),
             digest: Digest::new("sha256:1"),
+            networks: app.spec.networks.clone(),
         };
         (name.clone(), pinned)
     };
@@ -81,6 +83,8 @@ pub fn empty() -> Snapshot {
         routes: None,
         containers: Vec::new(),
         strangers: Vec::new(),
+        secrets: BTreeMap::new(),
+        unhealthy: Vec::new(),
         restarts: BTreeMap::new(),
         deploy_due: Due::Now,
         restart_due: BTreeMap::new(),
@@ -109,6 +113,7 @@ pub fn serving(app: &App) -> Snapshot {
         since: at(0),
         deletion_protection: false,
         resources: Resources::default(),
+        shared_networks: BTreeMap::new(),
     });
     snapshot.records.revisions = vec![revision(1, app)];
     let services = app.spec.services.keys().zip(20_000..);
@@ -142,6 +147,7 @@ fn active(name: &ServiceName, port: u16) -> ActiveService {
             host: port,
         }],
         verified: Some(at(10)),
+        secrets: TakenSecrets::default(),
     }
 }
 
@@ -169,6 +175,7 @@ pub fn container(name: &ServiceName, id_text: &str, port: u16) -> Container {
             host: port,
         }],
         binds: Vec::new(),
+        applied: Applied::default(),
     }
 }
 

@@ -22,10 +22,13 @@ fn reasons(snapshot: &Snapshot, phase: &Phase) -> Vec<(Truth, String)> {
     conditions.map(|it| (it.status, it.reason)).collect()
 }
 
-/// Accepted, Progressing, Ready, Degraded, Inhibited.
+/// Accepted, Progressing, Ready, Degraded, Inhibited; and nothing is outdated.
 fn check(snapshot: &Snapshot, phase: &Phase, expected: [(Truth, &str); 5]) {
-    let expected = expected.map(|(truth, reason)| (truth, reason.to_owned()));
-    assert_eq!(reasons(snapshot, phase), expected);
+    let all = expected.into_iter().chain([(False, "UpToDate")]);
+    let all: Vec<_> = all
+        .map(|(truth, reason)| (truth, reason.to_owned()))
+        .collect();
+    assert_eq!(reasons(snapshot, phase), all);
 }
 
 #[test]

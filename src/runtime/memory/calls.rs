@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::BroadcastStream;
 
 use super::super::{
-    Container, ContainerSpec, ContainerSummary, Image, Labels, PullProgress, PullReport, Runtime,
-    RuntimeError, RuntimeEvents, Wanted,
+    Container, ContainerSpec, ContainerSummary, Image, Labels, Network, PullProgress, PullReport,
+    Runtime, RuntimeError, RuntimeEvents, Secret, SecretValue, Volume, Wanted,
 };
 use super::MemoryRuntime;
 use super::faults::{Call, unavailable};
@@ -110,6 +110,10 @@ impl Runtime for MemoryRuntime {
         self.call(Call::Inspect, &name, || Ok(self.container(id_or_name)))
     }
 
+    async fn check_user_ids(&self) -> Result<(), RuntimeError> {
+        self.call(Call::CheckUserIds, "", || Ok(()))
+    }
+
     async fn create(&self, spec: &ContainerSpec) -> Result<ContainerId, RuntimeError> {
         let name = self.effect_name(spec);
         self.call(Call::Create, &name, || {
@@ -131,6 +135,9 @@ impl Runtime for MemoryRuntime {
                 if let Some(network) = networks.find(|it| !world.networks.contains_key(&it.name)) {
                     return Err(missing("network", &network.name));
                 }
+                if let Some(secret) = world.secrets.missing(spec) {
+                    return Err(missing("secret", &secret));
+                }
                 Ok(world.create(spec))
             })?;
             self.effects.push(format!("create {name}"));
@@ -143,7 +150,13 @@ impl Runtime for MemoryRuntime {
         let now = self.clock.now();
         self.call(Call::Start, &name, || {
             let started = self.with(|world| {
-                world.find(id.as_str()).ok_or_else(|| no_container(id))?;
+                let record = world.find(id.as_str()).ok_or_else(|| no_container(id))?;
+                if let Some(secret) = world.secrets.missing_env(&record.spec) {
+                    return Err(RuntimeError::NotFound {
+                        what: "secret",
+                        name: secret,
+                    });
+                }
                 Ok(world.start(id.as_str(), now))
             })?;
             match started {
@@ -267,6 +280,26 @@ impl Runtime for MemoryRuntime {
         })
     }
 
+    async fn healthcheck(&self, id: &ContainerId, _within: Duration) -> Result<bool, RuntimeError> {
+        let name = self.name_of(id.as_str());
+        self.call(Call::Healthcheck, &name, || {
+            self.with(|world| {
+                let record = world.find(id.as_str()).ok_or_else(|| no_container(id))?;
+                let refused = |why: &str| RuntimeError::Refused {
+                    call: Call::Healthcheck.name(),
+                    message: why.to_owned(),
+                };
+                if !record.has_healthcheck {
+                    return Err(refused("the container has no health check"));
+                }
+                if !record.is_up() {
+                    return Err(refused("the container doesn't run"));
+                }
+                Ok(record.is_ready())
+            })
+        })
+    }
+
     async fn volume(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
         self.call(Call::Volume, name, || {
             Ok(self.with(|world| world.volumes.get(name).cloned()))
@@ -290,13 +323,85 @@ impl Runtime for MemoryRuntime {
         })
     }
 
-    async fn network(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
+    async fn volumes(&self) -> Result<Vec<Volume>, RuntimeError> {
+        self.call(Call::Volumes, "", || {
+            Ok(self.with(|world| {
+                let shown = |(name, labels): (&String, &Labels)| Volume {
+                    name: name.clone(),
+                    labels: labels.clone(),
+                    in_use: world.volume_used(name),
+                };
+                world.volumes.iter().map(shown).collect()
+            }))
+        })
+    }
+
+    async fn remove_volume(&self, name: &str) -> Result<(), RuntimeError> {
+        self.call(Call::RemoveVolume, name, || {
+            let removed = self.with(|world| {
+                if world.volume_used(name) {
+                    return Err(RuntimeError::InUse {
+                        what: "volume",
+                        name: name.to_owned(),
+                    });
+                }
+                Ok(world.volumes.remove(name).is_some())
+            })?;
+            if removed {
+                self.effects.push(format!("remove-volume {name}"));
+            }
+            Ok(())
+        })
+    }
+
+    async fn secrets(&self) -> Result<Vec<Secret>, RuntimeError> {
+        self.call(Call::Secrets, "", || {
+            Ok(self.with(|world| world.secrets.list()))
+        })
+    }
+
+    async fn secret(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
+        self.call(Call::Secret, name, || {
+            Ok(self.with(|world| world.secrets.labels(name)))
+        })
+    }
+
+    async fn create_secret(
+        &self,
+        name: &str,
+        value: &SecretValue,
+        labels: &Labels,
+    ) -> Result<(), RuntimeError> {
+        let now = self.clock.now();
+        self.call(Call::CreateSecret, name, || {
+            let made = self.with(|world| world.secrets.create(name, value.reveal(), labels, now));
+            if !made {
+                return Err(RuntimeError::NameInUse {
+                    what: "secret",
+                    name: name.to_owned(),
+                });
+            }
+            self.effects.push(format!("create-secret {name}"));
+            Ok(())
+        })
+    }
+
+    async fn remove_secret(&self, name: &str) -> Result<(), RuntimeError> {
+        self.call(Call::RemoveSecret, name, || {
+            if self.with(|world| world.secrets.remove(name)) {
+                self.effects.push(format!("remove-secret {name}"));
+            }
+            Ok(())
+        })
+    }
+
+    async fn network(&self, name: &str) -> Result<Option<Network>, RuntimeError> {
         self.call(Call::Network, name, || {
             Ok(self.with(|world| world.networks.get(name).cloned()))
         })
     }
 
-    async fn create_network(&self, name: &str, labels: &Labels) -> Result<(), RuntimeError> {
+    async fn create_network(&self, name: &str, network: &Network) -> Result<(), RuntimeError> {
         self.call(Call::CreateNetwork, name, || {
             self.with(|world| {
                 if world.networks.contains_key(name) {
@@ -305,7 +410,7 @@ impl Runtime for MemoryRuntime {
                         name: name.to_owned(),
                     });
                 }
-                world.networks.insert(name.to_owned(), labels.clone());
+                world.networks.insert(name.to_owned(), network.clone());
                 Ok(())
             })?;
             self.effects.push(format!("create-network {name}"));

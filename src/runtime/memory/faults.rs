@@ -16,6 +16,7 @@ pub enum Call {
     FindImage,
     List,
     Inspect,
+    CheckUserIds,
     Create,
     Start,
     Signal,
@@ -23,8 +24,15 @@ pub enum Call {
     Remove,
     Logs,
     Exec,
+    Healthcheck,
     Volume,
     CreateVolume,
+    Volumes,
+    RemoveVolume,
+    Secrets,
+    Secret,
+    CreateSecret,
+    RemoveSecret,
     Network,
     CreateNetwork,
     RemoveNetwork,
@@ -42,6 +50,7 @@ impl Call {
             Self::FindImage => "find_image",
             Self::List => "list",
             Self::Inspect => "inspect",
+            Self::CheckUserIds => "check_user_ids",
             Self::Create => "create",
             Self::Start => "start",
             Self::Signal => "signal",
@@ -49,8 +58,15 @@ impl Call {
             Self::Remove => "remove",
             Self::Logs => "logs",
             Self::Exec => "exec",
+            Self::Healthcheck => "healthcheck",
             Self::Volume => "volume",
             Self::CreateVolume => "create_volume",
+            Self::Volumes => "volumes",
+            Self::RemoveVolume => "remove_volume",
+            Self::Secrets => "secrets",
+            Self::Secret => "secret",
+            Self::CreateSecret => "create_secret",
+            Self::RemoveSecret => "remove_secret",
             Self::Network => "network",
             Self::CreateNetwork => "create_network",
             Self::RemoveNetwork => "remove_network",
@@ -59,7 +75,7 @@ impl Call {
     }
 }
 
-/// What a rule looks at: the container, image, volume or network that the call is
+/// What a rule looks at: the container, image, volume, network or secret that the call is
 /// about, as effects name it. Some error makes the call fail without effect.
 pub(super) type Rule = Box<dyn FnMut(&str) -> Option<RuntimeError> + Send>;
 

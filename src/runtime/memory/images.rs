@@ -39,6 +39,8 @@ pub struct MemoryImage {
     pub behaves: Behaviour,
     /// What its containers print at each start.
     pub prints: Vec<String>,
+    /// Whether it declares a health check.
+    pub healthcheck: bool,
 }
 
 impl MemoryImage {
@@ -50,6 +52,7 @@ impl MemoryImage {
             volumes: Vec::new(),
             behaves: Behaviour::Ready,
             prints: Vec::new(),
+            healthcheck: false,
         }
     }
 
@@ -64,6 +67,13 @@ impl MemoryImage {
     #[must_use]
     pub fn volume(mut self, path: &str) -> Self {
         self.volumes.push(path.to_owned());
+        self
+    }
+
+    /// The same with a health check, which passes when the container is ready.
+    #[must_use]
+    pub fn healthcheck(mut self) -> Self {
+        self.healthcheck = true;
         self
     }
 
@@ -87,6 +97,7 @@ impl MemoryImage {
             digest: self.digest.clone(),
             known_as: self.known_as(),
             volumes: self.volumes.clone(),
+            healthcheck: self.healthcheck,
         }
     }
 

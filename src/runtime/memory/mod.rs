@@ -8,6 +8,7 @@
 //! - [`effects`]: the ordered record that all doubles of a test share.
 //! - `faults`: calls that fail, replies that get lost.
 //! - `images`: the registry, the local images, and how their containers behave.
+//! - `secrets`: the secrets, and what containers see of them.
 //! - `world`: containers, volumes, networks, and what moves them.
 //! - `calls`: the [`Runtime`](super::Runtime) trait on top.
 
@@ -15,6 +16,7 @@ mod calls;
 mod effects;
 mod faults;
 mod images;
+mod secrets;
 mod world;
 
 use std::net::SocketAddr;
@@ -22,7 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{broadcast, watch};
 
-use super::{Container, ContainerSpec, Labels, RuntimeError, RuntimeEvent};
+use super::{Container, ContainerSpec, Labels, Network, RuntimeError, RuntimeEvent};
 use crate::clock::Clock;
 use crate::manifest::Protocol;
 use crate::state::ContainerId;
@@ -177,6 +179,11 @@ impl MemoryRuntime {
         self.with(|world| world.networks.keys().cloned().collect())
     }
 
+    /// A network by name.
+    pub fn network_of(&self, name: &str) -> Option<Network> {
+        self.with(|world| world.networks.get(name).cloned())
+    }
+
     /// Every moment at which two running containers held one volume read-write.
     pub fn violations(&self) -> Vec<String> {
         self.with(|world| world.violations.clone())
@@ -272,9 +279,47 @@ impl MemoryRuntime {
         self.with(|world| world.volumes.insert(name.to_owned(), labels.clone()));
     }
 
+    /// Somebody creates a secret, or deletes it and creates it again.
+    pub fn set_secret(&self, name: &str, value: &str) {
+        let now = self.clock.now();
+        self.with(|world| {
+            world.secrets.remove(name);
+            let none = Labels::new();
+            world.secrets.create(name, value.as_bytes(), &none, now)
+        });
+    }
+
+    /// Somebody deletes a secret.
+    pub fn delete_secret(&self, name: &str) {
+        self.with(|world| world.secrets.remove(name));
+    }
+
+    /// Names of all secrets.
+    pub fn secret_names(&self) -> Vec<String> {
+        let secrets = self.with(|world| world.secrets.list());
+        secrets.into_iter().map(|secret| secret.name).collect()
+    }
+
+    /// What a process in the container sees in this environment variable, or in the
+    /// file at this path, of a secret.
+    pub fn seen(&self, id_or_name: &str, variable_or_path: &str) -> Option<String> {
+        self.with(|world| world.find(id_or_name)?.seen.value(variable_or_path))
+    }
+
     /// Somebody creates a network.
-    pub fn add_network(&self, name: &str, labels: &Labels) {
-        self.with(|world| world.networks.insert(name.to_owned(), labels.clone()));
+    pub fn add_network(&self, name: &str, network: &Network) {
+        self.with(|world| world.networks.insert(name.to_owned(), network.clone()));
+    }
+
+    /// Somebody removes a network.
+    pub fn remove_network_by_hand(&self, name: &str) {
+        self.with(|world| world.networks.remove(name));
+    }
+
+    /// From now on containers get what they ask for in limits and privileges, or nothing
+    /// of it, as on a host without the cgroups.
+    pub fn set_ignores_limits(&self, ignores: bool) {
+        self.with(|world| world.ignores_limits = ignores);
     }
 
     /// A process outside of all containers takes a host port.
@@ -301,6 +346,15 @@ impl MemoryRuntime {
         self.with(|world| {
             if let Some(record) = world.find_mut(id_or_name) {
                 record.behaves = behaves;
+            }
+        });
+    }
+
+    /// Its probes fail until it is started again.
+    pub fn sicken(&self, id_or_name: &str) {
+        self.with(|world| {
+            if let Some(record) = world.find_mut(id_or_name) {
+                record.sick = record.started_at;
             }
         });
     }

@@ -12,10 +12,11 @@ use crate::manifest::Protocol;
 use crate::state::ContainerId;
 
 use super::super::{
-    Container, ContainerSpec, ContainerState, ContainerSummary, Labels, PortMapping, RuntimeEvent,
-    RuntimeEventKind,
+    Applied, Container, ContainerSpec, ContainerState, ContainerSummary, Labels, Network,
+    PortMapping, RuntimeEvent, RuntimeEventKind,
 };
 use super::images::{Behaviour, Images};
+use super::secrets::{Secrets, Seen};
 
 /// Exit code of a process that SIGKILL ended.
 const KILLED: i32 = 137;
@@ -35,9 +36,16 @@ pub(super) struct Record {
     exit_code: Option<i32>,
     oom_killed: bool,
     pub(super) ports: Vec<PortMapping>,
+    pub(super) applied: Applied,
     /// Each line with the start of the execution that wrote it.
     log: Vec<(Option<Timestamp>, String)>,
     pub(super) exec_code: Option<i64>,
+    /// What it sees of its secrets.
+    pub(super) seen: Seen,
+    /// Start of the execution whose probes fail.
+    pub(super) sick: Option<Timestamp>,
+    /// Whether its image declares a health check.
+    pub(super) has_healthcheck: bool,
     /// Whether a probe of this execution was seen already.
     pub(super) probed: bool,
 }
@@ -54,6 +62,7 @@ impl Record {
             oom_killed: self.oom_killed,
             ports: self.ports.clone(),
             binds: self.spec.binds.clone(),
+            applied: self.applied.clone(),
         }
     }
 
@@ -75,6 +84,7 @@ impl Record {
     pub(super) fn is_ready(&self) -> bool {
         let up_for = self.started.map(|started| started.elapsed());
         self.state == ContainerState::Running
+            && !self.is_sick()
             && match self.behaves {
                 Behaviour::NeverReady => false,
                 Behaviour::SlowReady(after) => up_for.is_some_and(|up| up >= after),
@@ -82,10 +92,14 @@ impl Record {
             }
     }
 
+    fn is_sick(&self) -> bool {
+        self.sick.is_some() && self.sick == self.started_at
+    }
+
     /// Whether anything listens on its ports.
     pub(super) fn listens(&self) -> bool {
         self.state == ContainerState::Running
-            && (self.is_ready() || self.behaves == Behaviour::NeverReady)
+            && (self.is_ready() || self.is_sick() || self.behaves == Behaviour::NeverReady)
     }
 
     pub(super) fn print(&mut self, line: &str) {
@@ -130,9 +144,12 @@ pub(super) struct World {
     last_start: Option<Timestamp>,
     pub(super) images: Images,
     pub(super) volumes: BTreeMap<String, Labels>,
-    pub(super) networks: BTreeMap<String, Labels>,
+    pub(super) networks: BTreeMap<String, Network>,
+    pub(super) secrets: Secrets,
     /// Host ports that processes outside of all containers hold.
     pub(super) occupied: BTreeSet<(Protocol, u16)>,
+    /// Whether new containers get none of the limits and restrictions asked for.
+    pub(super) ignores_limits: bool,
     pub(super) violations: Vec<String>,
     /// What happened since the events were last handed out.
     pub(super) news: Vec<RuntimeEvent>,
@@ -189,6 +206,7 @@ impl World {
         let id = ContainerId::new(format!("{:064x}", self.created));
         let image = self.images.by_id(&spec.image_id);
         let behaves = image.map(|image| image.behaves).unwrap_or_default();
+        let has_healthcheck = image.is_some_and(|image| image.healthcheck);
         let prints = image.map(|image| image.prints.clone()).unwrap_or_default();
         for volume in &spec.volumes {
             self.volumes.entry(volume.name.clone()).or_default();
@@ -212,8 +230,16 @@ impl World {
             exit_code: None,
             oom_killed: false,
             ports,
+            applied: if self.ignores_limits {
+                Applied::default()
+            } else {
+                Applied::wholly(&spec.resources, &spec.security)
+            },
             log: Vec::new(),
             exec_code: None,
+            seen: self.secrets.at_create(spec),
+            sick: None,
+            has_healthcheck,
             probed: false,
         };
         self.containers.insert(self.created, record);
@@ -261,9 +287,13 @@ impl World {
             _ => now,
         };
         self.last_start = Some(started_at);
+        let env = self
+            .find(id)
+            .map(|record| self.secrets.at_start(&record.spec));
         let Some(record) = self.find_mut(id) else {
             return Start::WasRunning;
         };
+        record.seen.env = env.unwrap_or_default();
         record.state = ContainerState::Running;
         record.started_at = Some(started_at);
         record.started = Some(Instant::now());
@@ -352,6 +382,13 @@ impl World {
         }
         self.tell(id, RuntimeEventKind::Removed);
         self.containers.retain(|_, record| !is(record, id));
+    }
+
+    /// Whether a container, running or not, mounts this volume.
+    pub(super) fn volume_used(&self, name: &str) -> bool {
+        self.records()
+            .flat_map(|record| &record.spec.volumes)
+            .any(|volume| volume.name == name)
     }
 
     /// Whether a container, running or not, is in this network.

@@ -13,8 +13,8 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::super::{
-    Container, ContainerSpec, ContainerState, ContainerSummary, Image, Labels, PullReport, Runtime,
-    RuntimeError, RuntimeEvents, Wanted,
+    Container, ContainerSpec, ContainerState, ContainerSummary, Image, Labels, Network, PullReport,
+    Runtime, RuntimeError, RuntimeEvents, Secret, SecretValue, Volume, Wanted,
 };
 use super::fault::{Fault, unreadable};
 use super::inspect::state;
@@ -27,6 +27,8 @@ use crate::state::ContainerId;
 
 /// Longest single wait; between two of them the container is looked at.
 const WAIT: Duration = Duration::from_secs(5);
+/// How long the clean-up after an end is waited for.
+const CLEAN_UP: Duration = Duration::from_secs(5);
 /// How long a wait survives a service that can't be reached.
 const AWAY: Duration = Duration::from_secs(10);
 /// Pause before such a service is asked again.
@@ -52,6 +54,15 @@ fn missing(what: &'static str, name: &str) -> RuntimeError {
         what,
         name: name.to_owned(),
     }
+}
+
+/// Podman's message names it: `no secret with name or id "NAME": no such secret`.
+fn no_secret(fault: &Fault) -> RuntimeError {
+    let named = match fault {
+        Fault::Said { message, .. } => message.split('"').nth(1),
+        Fault::Lost(_) => None,
+    };
+    missing("secret", named.unwrap_or("one that the container needs"))
 }
 
 impl Podman {
@@ -84,6 +95,20 @@ impl Podman {
         summaries
             .filter(|found| found.as_ref().map_or(true, carries))
             .collect()
+    }
+
+    /// Gives Podman a moment to clean up after a process that ended. A container that is
+    /// started before keeps its network, but without root not the forwarding of its ports,
+    /// which ends with the process.
+    async fn cleaned_up(&self, id: &ContainerId) {
+        if rustix::process::geteuid().is_root() {
+            return;
+        }
+        let path =
+            format!("/containers/{id}/wait?condition=exited&condition=configured&interval=20ms");
+        let wait = self.socket.post::<Value>(&path, None, Repeat::Safe);
+        // Should that never come, the start shows what follows.
+        let _ = timeout(CLEAN_UP, wait).await;
     }
 
     /// One wait for the end, until it comes or the time is over.
@@ -141,6 +166,15 @@ impl Runtime for Podman {
         self.look(id_or_name).await
     }
 
+    async fn check_user_ids(&self) -> Result<(), RuntimeError> {
+        bounded(
+            "check user IDs",
+            self.deadlines.look,
+            self.look_for_user_ids(),
+        )
+        .await?
+    }
+
     async fn create(&self, spec: &ContainerSpec) -> Result<ContainerId, RuntimeError> {
         let body = create::body(spec).map_err(|message| RuntimeError::Refused {
             call: "create",
@@ -167,6 +201,12 @@ impl Runtime for Podman {
             let names: Vec<_> = spec.networks.iter().map(|network| &*network.name).collect();
             return Err(missing("network", &names.join(" or ")));
         }
+        if fault.says(&["no such secret"]) {
+            return Err(no_secret(&fault));
+        }
+        if fault.says(&["enough available ids", "enough unused ids"]) {
+            return Err(RuntimeError::NoUserIds);
+        }
         if fault.says(&["address already in use"])
             && let Fault::Said { message, .. } = fault
         {
@@ -188,6 +228,9 @@ impl Runtime for Podman {
         };
         if now.state == ContainerState::Running {
             return Ok(());
+        }
+        if fault.says(&["no such secret"]) {
+            return Err(no_secret(&fault));
         }
         if fault.says(&["address already in use", "port is already allocated"])
             && let Fault::Said { message, .. } = fault
@@ -219,7 +262,10 @@ impl Runtime for Podman {
         loop {
             match self.look(id.as_str()).await {
                 Ok(None) => return Ok(true),
-                Ok(Some(now)) if !now.state.may_run() => return Ok(true),
+                Ok(Some(now)) if !now.state.may_run() => {
+                    self.cleaned_up(id).await;
+                    return Ok(true);
+                }
                 Ok(Some(_)) => reached = Instant::now(),
                 Err(error) if reached.elapsed() >= AWAY || !error.is_ambiguous() => {
                     return Err(error);
@@ -286,6 +332,10 @@ impl Runtime for Podman {
         self.run_in(id, command, within).await
     }
 
+    async fn healthcheck(&self, id: &ContainerId, within: Duration) -> Result<bool, RuntimeError> {
+        self.check_health(id, within).await
+    }
+
     async fn volume(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
         let volume = self.api.volumes().get(name);
         let found = bounded("inspect volume", self.deadlines.look, volume.inspect()).await?;
@@ -312,24 +362,57 @@ impl Runtime for Podman {
         }
     }
 
-    async fn network(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
+    async fn volumes(&self) -> Result<Vec<Volume>, RuntimeError> {
+        self.list_volumes().await
+    }
+
+    async fn remove_volume(&self, name: &str) -> Result<(), RuntimeError> {
+        self.delete_volume(name).await
+    }
+
+    async fn secrets(&self) -> Result<Vec<Secret>, RuntimeError> {
+        self.list_secrets().await
+    }
+
+    async fn secret(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
+        self.look_at_secret(name).await
+    }
+
+    async fn create_secret(
+        &self,
+        name: &str,
+        value: &SecretValue,
+        labels: &Labels,
+    ) -> Result<(), RuntimeError> {
+        self.make_secret(name, value, labels).await
+    }
+
+    async fn remove_secret(&self, name: &str) -> Result<(), RuntimeError> {
+        self.delete_secret(name).await
+    }
+
+    async fn network(&self, name: &str) -> Result<Option<Network>, RuntimeError> {
         let network = self.api.networks().get(name);
         let found = bounded("inspect network", self.deadlines.look, network.inspect()).await?;
         match faulty(found) {
             // Podman also answers to the first digits of an ID.
             Ok(found) if found.name.as_deref() != Some(name) => Ok(None),
-            Ok(found) => Ok(Some(found.labels.unwrap_or_default().into_iter().collect())),
+            Ok(found) => Ok(Some(Network {
+                labels: found.labels.unwrap_or_default().into_iter().collect(),
+                internal: found.internal.unwrap_or_default(),
+            })),
             Err(fault) if fault.is_missing() => Ok(None),
             Err(fault) => Err(fault.of_call("inspect network")),
         }
     }
 
-    async fn create_network(&self, name: &str, labels: &Labels) -> Result<(), RuntimeError> {
+    async fn create_network(&self, name: &str, network: &Network) -> Result<(), RuntimeError> {
         let options = NetworkCreateOpts::builder()
             .name(name)
             .driver("bridge")
             .dns_enabled(true)
-            .labels(labels)
+            .internal(network.internal)
+            .labels(&network.labels)
             .build();
         let networks = self.api.networks();
         let created = networks.create(&options);

@@ -6,9 +6,9 @@ use podman_api::models;
 use podman_api::opts::{ContainerCreateOpts, ContainerRestartPolicy, ImageVolumeMode};
 use serde_json::{Value, json};
 
-use super::super::{ContainerSpec, PortMapping, TmpfsMount, VolumeAttachment};
+use super::super::{ContainerSpec, PortMapping, SecretMount, TmpfsMount, VolumeAttachment};
 use super::host_files;
-use crate::manifest::{Resources, Userns, signal_number};
+use crate::manifest::{Logging, Resources, Userns, signal_number};
 
 /// Microseconds over which CPU time is shared out: the kernel's default.
 const CPU_PERIOD: u64 = 100_000;
@@ -70,6 +70,18 @@ pub(super) fn body(spec: &ContainerSpec) -> Result<Value, String> {
     let mut body: Value = options
         .and_then(|text| serde_json::from_slice(&text).ok())
         .ok_or_else(|| "the spec isn't JSON".to_owned())?;
+    // With Podman's search domain, a short name is asked of the server of whichever
+    // network comes first, which denies names of another. Without, each knows them all.
+    if spec.networks.len() > 1 {
+        body["dns_search"] = json!(["."]);
+    }
+    // Without it, Podman takes `auto` for the host's own, and says nothing.
+    if spec.security.userns == Some(Userns::Auto) {
+        body["idmappings"] = json!({"AutoUserNs": true});
+    }
+    if let Some(logging) = &spec.logging {
+        body["log_configuration"] = log_configuration(logging);
+    }
     // podman-api calls it `no_new_privilages`, which Podman silently ignores.
     if spec.security.no_new_privileges {
         body["no_new_privileges"] = Value::Bool(true);
@@ -77,7 +89,39 @@ pub(super) fn body(spec: &ContainerSpec) -> Result<Value, String> {
     if !spec.devices.is_empty() {
         body["devices"] = host_files::devices(&spec.devices);
     }
+    secrets(spec, &mut body);
     Ok(body)
+}
+
+/// By name: the values are Podman's to look up.
+fn secrets(spec: &ContainerSpec, body: &mut Value) {
+    let env = spec.secret_env.iter();
+    let env: BTreeMap<_, _> = env.map(|it| (&it.variable, &it.secret)).collect();
+    if !env.is_empty() {
+        body["secret_env"] = json!(env);
+    }
+    let file = |file: &SecretMount| {
+        json!({
+            "Source": file.secret,
+            "Target": file.path,
+            "UID": file.uid,
+            "GID": file.gid,
+            "Mode": file.mode,
+        })
+    };
+    let files: Vec<_> = spec.secret_files.iter().map(file).collect();
+    if !files.is_empty() {
+        body["secrets"] = Value::from(files);
+    }
+}
+
+/// podman-api has that of Docker's API there.
+fn log_configuration(logging: &Logging) -> Value {
+    let mut configuration = json!({"driver": logging.driver.as_str()});
+    if let Some(size) = logging.max_size {
+        configuration["size"] = Value::from(size.get());
+    }
+    configuration
 }
 
 fn port(port: &PortMapping) -> models::PortMapping {

@@ -138,11 +138,15 @@ impl Podman {
         let volumes = inspected.config.and_then(|config| config.volumes);
         let mut volumes: Vec<_> = volumes.unwrap_or_default().into_keys().collect();
         volumes.sort();
+        let test = inspected.healthcheck.and_then(|check| check.test);
+        let test = test.as_deref().and_then(<[String]>::first);
         Ok(Some(Image {
             id,
             digest,
             known_as,
             volumes,
+            // An image may take back the one of its base with NONE.
+            healthcheck: test.is_some_and(|kind| kind != "NONE"),
         }))
     }
 }

@@ -6,9 +6,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use super::super::{Container, ContainerState, Labels, PortMapping};
+use super::super::{Applied, Container, ContainerState, Labels, PortMapping};
 use super::fault::{Fault, unreadable};
-use crate::manifest::{BindMount, Protocol};
+use crate::manifest::{BindMount, Bytes, Cpus, Protocol, Resources};
 use crate::state::ContainerId;
 
 #[derive(Deserialize)]
@@ -19,7 +19,8 @@ pub(super) struct Inspected {
     state: State,
     config: Config,
     network_settings: Option<Ports>,
-    host_config: Option<PortBindings>,
+    host_config: Option<HostConfig>,
+    bounding_caps: Option<Vec<String>>,
     mounts: Option<Vec<Mount>>,
 }
 
@@ -72,8 +73,49 @@ struct Ports {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct PortBindings {
+struct HostConfig {
     port_bindings: Option<Bindings>,
+    #[serde(default)]
+    cpu_quota: i64,
+    #[serde(default)]
+    cpu_period: u64,
+    #[serde(default)]
+    memory: i64,
+    #[serde(default)]
+    pids_limit: i64,
+    #[serde(default)]
+    readonly_rootfs: bool,
+    security_opt: Option<Vec<String>>,
+    #[serde(default)]
+    userns_mode: String,
+}
+
+impl HostConfig {
+    fn limits(&self) -> Resources {
+        let millis = u64::try_from(self.cpu_quota).ok().and_then(|quota| {
+            let millis = quota.checked_mul(1_000)?.checked_div(self.cpu_period)?;
+            u32::try_from(millis).ok()
+        });
+        let memory = u64::try_from(self.memory).ok();
+        Resources {
+            cpus: millis.filter(|it| *it > 0).map(Cpus::from_millis),
+            memory: memory.filter(|it| *it > 0).map(Bytes::new),
+            pids: u32::try_from(self.pids_limit).ok().filter(|it| *it > 0),
+        }
+    }
+
+    fn applied(&self, capabilities: Vec<String>) -> Applied {
+        let options = self.security_opt.as_deref().unwrap_or_default();
+        Applied {
+            limits: self.limits(),
+            read_only_root: self.readonly_rootfs,
+            no_new_privileges: options
+                .iter()
+                .any(|option| option.starts_with("no-new-privileges")),
+            own_users: !matches!(self.userns_mode.as_str(), "" | "host"),
+            capabilities,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -102,6 +144,10 @@ impl Inspected {
     pub(super) fn into_container(self) -> Result<Container, Fault> {
         let state = state(&self.state.status);
         let started_at = self.started_at()?;
+        let applied = self
+            .host_config
+            .as_ref()
+            .map(|config| config.applied(self.bounding_caps.unwrap_or_default()));
         let ports = self.network_settings.and_then(|settings| settings.ports);
         let ports = ports
             .filter(|ports| !ports.is_empty())
@@ -122,6 +168,7 @@ impl Inspected {
                 .flatten()
                 .filter_map(Mount::bind)
                 .collect(),
+            applied: applied.unwrap_or_default(),
         })
     }
 }

@@ -11,7 +11,9 @@
 //! - [`fault`]: what a client says when a call fails.
 //! - [`create`], [`host_files`], [`inspect`], [`images`]: to and from Podman's JSON.
 //! - [`pull`], with the credentials of [`auth`]: what it tells, and why it failed.
+//! - [`secrets`]: secrets, and the list of volumes.
 //! - [`streams`]: logs, events, and the output of a command.
+//! - [`userns`]: whether `userns: auto` can work.
 //! - [`calls`]: the [`Runtime`](super::Runtime) trait on top.
 
 mod auth;
@@ -23,17 +25,20 @@ mod images;
 mod inspect;
 mod ports;
 mod pull;
+mod secrets;
 mod socket;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod userns;
 
 use std::time::Duration;
 
 use tokio::time::timeout;
 
 use super::{
-    Container, ContainerState, ContainerSummary, Labels, Runtime as _, RuntimeError, deadline,
+    Applied, Container, ContainerState, ContainerSummary, Labels, Runtime as _, RuntimeError,
+    deadline,
 };
 pub use auth::{AuthFile, AuthFileError};
 use fault::Fault;
@@ -179,6 +184,7 @@ impl Podman {
             oom_killed: false,
             ports: Vec::new(),
             binds: Vec::new(),
+            applied: Applied::default(),
         }))
     }
 }

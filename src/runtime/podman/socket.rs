@@ -5,13 +5,14 @@
 //! - `create`, where its options misspell `no_new_privileges`;
 //! - `wait` with an interval, and for more than one condition;
 //! - a pull, whose report carries an error, and its credentials;
+//! - a secret's value, as it is and without quotes;
 //! - events and logs, read frame by frame.
 //!
 //! Connections are kept alive. One that broke is replaced by the next call, so a
 //! restarted service is found again without anybody's help.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -60,7 +61,19 @@ pub(super) enum Repeat {
     Never,
 }
 
+/// What a request carries.
+enum Body<'b> {
+    None,
+    Json(&'b Value),
+    Bytes(Bytes),
+}
+
 impl Socket {
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(super) fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -70,7 +83,9 @@ impl Socket {
 
     /// GET and read JSON.
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Fault> {
-        let (mut sender, answer) = self.ask(Method::GET, path, None, Repeat::Safe).await?;
+        let (mut sender, answer) = self
+            .ask(Method::GET, path, Body::None, Repeat::Safe)
+            .await?;
         let body = read(answer).await?;
         self.keep(&mut sender);
         serde_json::from_slice(&body).map_err(|_| unreadable())
@@ -83,15 +98,34 @@ impl Socket {
         body: Option<&Value>,
         repeat: Repeat,
     ) -> Result<T, Fault> {
+        let body = body.map_or(Body::None, Body::Json);
         let (mut sender, answer) = self.ask(Method::POST, path, body, repeat).await?;
         let body = read(answer).await?;
         self.keep(&mut sender);
         serde_json::from_slice(&body).map_err(|_| unreadable())
     }
 
+    /// POST bytes as they are; the answer doesn't matter.
+    pub(super) async fn upload(&self, path: &str, bytes: &[u8]) -> Result<(), Fault> {
+        let body = Body::Bytes(Bytes::copy_from_slice(bytes));
+        self.tell(Method::POST, path, body).await
+    }
+
+    /// DELETE; the answer doesn't matter.
+    pub(super) async fn delete(&self, path: &str) -> Result<(), Fault> {
+        self.tell(Method::DELETE, path, Body::None).await
+    }
+
+    async fn tell(&self, method: Method, path: &str, body: Body<'_>) -> Result<(), Fault> {
+        let (mut sender, answer) = self.ask(method, path, body, Repeat::Never).await?;
+        read(answer).await?;
+        self.keep(&mut sender);
+        Ok(())
+    }
+
     /// The body of an answer that goes on and on. Its connection ends with it.
     pub(super) async fn stream(&self, method: Method, path: &str) -> Result<Incoming, Fault> {
-        let (_, answer) = self.ask(method, path, None, Repeat::Safe).await?;
+        let (_, answer) = self.ask(method, path, Body::None, Repeat::Safe).await?;
         Ok(answer)
     }
 
@@ -104,7 +138,7 @@ impl Socket {
     ) -> Result<Incoming, Fault> {
         let credentials = credentials.map(|value| (REGISTRY_AUTH, value));
         let (_, answer) = self
-            .send(method, path, None, credentials, Repeat::Safe)
+            .send(method, path, Body::None, credentials, Repeat::Safe)
             .await?;
         Ok(answer)
     }
@@ -113,7 +147,7 @@ impl Socket {
         &self,
         method: Method,
         path: &str,
-        body: Option<&Value>,
+        body: Body<'_>,
         repeat: Repeat,
     ) -> Result<(Option<Sender>, Incoming), Fault> {
         let path = format!("{API}{path}");
@@ -125,25 +159,30 @@ impl Socket {
         &self,
         method: Method,
         path: &str,
-        body: Option<&Value>,
+        body: Body<'_>,
         more: Option<(HeaderName, HeaderValue)>,
         repeat: Repeat,
     ) -> Result<(Option<Sender>, Incoming), Fault> {
+        let kind = match body {
+            Body::Bytes(_) => "application/octet-stream",
+            Body::None | Body::Json(_) => "application/json",
+        };
         let body = match body {
-            Some(body) => serde_json::to_vec(body).map_err(|_| unreadable())?,
-            None => Vec::new(),
+            Body::None => Bytes::new(),
+            Body::Json(value) => serde_json::to_vec(value).map_err(|_| unreadable())?.into(),
+            Body::Bytes(bytes) => bytes,
         };
         let request = || {
             let mut request = Request::builder()
                 .method(method.clone())
                 .uri(path)
                 .header(header::HOST, "podman")
-                .header(header::CONTENT_TYPE, "application/json");
+                .header(header::CONTENT_TYPE, kind);
             if let Some((name, value)) = &more {
                 request = request.header(name, value);
             }
             request
-                .body(Full::new(Bytes::from(body.clone())))
+                .body(Full::new(body.clone()))
                 .map_err(|error| Fault::said(400, &error.to_string()))
         };
         let kept = match repeat {

@@ -1,4 +1,5 @@
-//! What comes in pieces: logs, events, and the output of a command.
+//! What comes in pieces: logs, events, and the output of a command. And what a
+//! container's own health check says.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -118,6 +119,23 @@ impl Podman {
         })
     }
 
+    /// Podman's timers need systemd, and without it a container stays `starting` for
+    /// ever; asked for, the check runs once, here and now.
+    pub(super) async fn check_health(
+        &self,
+        id: &ContainerId,
+        within: Duration,
+    ) -> Result<bool, RuntimeError> {
+        let path = format!("/containers/{id}/healthcheck");
+        // Podman doesn't end a check that hangs: whoever asks stops waiting.
+        let checked = bounded("healthcheck", within, self.socket.get::<Checked>(&path));
+        match checked.await? {
+            Ok(checked) => Ok(checked.status == "healthy"),
+            Err(fault) if fault.is_missing() => Err(no_container(id)),
+            Err(fault) => Err(fault.of_call("healthcheck")),
+        }
+    }
+
     pub(super) async fn event_stream(&self, label: &str) -> Result<RuntimeEvents, RuntimeError> {
         // Only the type is filtered there: 4.3 doesn't find labels by their key alone.
         let filters = encoded(r#"{"type":["container"]}"#);
@@ -141,6 +159,12 @@ impl Podman {
         })
         .boxed())
     }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Checked {
+    status: String,
 }
 
 pub(super) fn no_container(id: &ContainerId) -> RuntimeError {

@@ -210,7 +210,7 @@ fn what_podman_must_not_decide_is_said_in_the_body() {
         (&body["stop_signal"], &body["stop_timeout"]),
         (&json!(37), &json!(7))
     );
-    for (name, number) in [("TERM", 15), ("sigint", 2), ("9", 9)] {
+    for (name, number) in [("TERM", 15), ("SIGINT", 2), ("RTMIN", 34)] {
         spec.stop_signal = Some(name.to_owned());
         assert_eq!(create::body(&spec).unwrap()["stop_signal"], number);
     }
@@ -261,4 +261,79 @@ async fn only_a_unix_socket_is_connected_to_and_one_that_isn_t_there_is_unavaila
             "{error:?}"
         );
     }
+}
+
+#[test]
+fn limits_and_privileges_are_read_back() {
+    use crate::manifest::{Bytes, Cpus, Resources, Security, Userns};
+    let mut value = inspected("running", &json!({}));
+    let nothing = container(value.clone()).applied;
+    value["BoundingCaps"] = json!(["CAP_CHOWN", "CAP_NET_BIND_SERVICE"]);
+    value["HostConfig"] = json!({
+        "CpuQuota": 50_000, "CpuPeriod": 100_000, "Memory": 64 << 20, "PidsLimit": 50,
+        "ReadonlyRootfs": true, "SecurityOpt": ["no-new-privileges"], "UsernsMode": "private",
+    });
+    let applied = container(value.clone()).applied;
+    let limits = Resources {
+        cpus: Some(Cpus::from_millis(500)),
+        memory: Some(Bytes::new(64 << 20)),
+        pids: Some(50),
+    };
+    assert_eq!(applied.limits, limits);
+    assert_eq!(applied.missing_limits(&limits), Vec::<&str>::new());
+    assert_eq!(
+        applied.missing_limits(&Resources::default()),
+        Vec::<&str>::new()
+    );
+    assert_eq!(nothing.missing_limits(&limits), ["cpus", "memory", "pids"]);
+    let mut asked = Security {
+        read_only_root: true,
+        cap_drop: vec!["ALL".to_owned()],
+        cap_add: vec!["NET_BIND_SERVICE".to_owned(), "CAP_CHOWN".to_owned()],
+        no_new_privileges: true,
+        userns: Some(Userns::Auto),
+    };
+    assert_eq!(applied.missing_restrictions(&asked), Vec::<&str>::new());
+    assert_eq!(
+        nothing.missing_restrictions(&asked),
+        ["readOnlyRoot", "noNewPrivileges", "userns"]
+    );
+    asked.cap_add.pop();
+    assert_eq!(applied.missing_restrictions(&asked), ["capDrop"]);
+    asked.cap_drop = vec!["CAP_CHOWN".to_owned()];
+    assert_eq!(applied.missing_restrictions(&asked), ["capDrop"]);
+    asked.cap_drop = vec!["KILL".to_owned()];
+    assert_eq!(applied.missing_restrictions(&asked), Vec::<&str>::new());
+}
+
+#[test]
+fn a_log_driver_and_its_size_are_said_in_podman_s_words() {
+    use crate::manifest::{Bytes, LogDriver, Logging};
+    let body = |logging: Option<Logging>| {
+        create::body(&ContainerSpec {
+            logging,
+            ..ContainerSpec::default()
+        })
+        .unwrap()
+    };
+    assert_eq!(body(None).get("log_configuration"), None);
+    let with = body(Some(Logging {
+        driver: LogDriver::K8sFile,
+        max_size: Some(Bytes::new(1 << 20)),
+    }));
+    assert_eq!(
+        with["log_configuration"],
+        json!({"driver": "k8s-file", "size": 1 << 20})
+    );
+}
+
+#[test]
+fn a_range_of_user_ids_is_its_owner_s() {
+    use super::userns::has_range;
+    assert!(has_range(
+        "a:1:2\ncontainers:2147483647:2147483648\n",
+        "containers"
+    ));
+    assert!(!has_range("a:1:2\nmycontainers:1:2\n", "containers"));
+    assert!(!has_range("", "containers"));
 }

@@ -14,6 +14,23 @@ use super::sandbox::{Net, Sandbox};
 /// PID 1 of every demo image. It leaves at once on SIGTERM.
 const DEMO: &str = include_str!("../../../scripts/demo-web.sh");
 
+/// PID 1 of the UDP image. It needs no module, so nothing but the interpreter.
+const UDP_ECHO: &str = r#"
+$| = 1;
+$SIG{TERM} = sub { exit 0 };
+socket(S, 2, 2, 0) or die "socket: $!";
+bind(S, pack("S n a4 x8", 2, $ARGV[0], "\0\0\0\0")) or die "bind: $!";
+print "serving\n";
+while (1) {
+    my $peer = recv(S, my $said, 65535, 0) or next;
+    send(S, "$ENV{NAME}:$said", 0, $peer);
+}
+"#;
+/// How the image with a health check is made of another one.
+const HEALTHCHECK: &str = "FROM localhost/demo-web:1
+HEALTHCHECK CMD wget -q -O /dev/null http://127.0.0.1:8080/healthz && test ! -e /tmp/sick
+";
+
 /// An image that the tests deploy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Image {
@@ -31,8 +48,12 @@ pub enum Image {
     IgnoresTerm,
     /// Echoes on a TCP port; no HTTP.
     TcpOnly,
+    /// Answers each datagram on UDP port 5353 with `$NAME`, a colon, and the datagram.
+    UdpEcho,
     /// `Web1` with a VOLUME /data of its own.
     WithVolume,
+    /// `Web1` with a HEALTHCHECK: it serves `/healthz`, and there is no `/tmp/sick`.
+    WithHealthcheck,
     /// Appends `start ID VERSION`, then `tick ID` every 50 ms, to /data/log, and serves
     /// version 1. A tick of one ID after the start of another is a double writer.
     Writer1,
@@ -43,7 +64,7 @@ pub enum Image {
 }
 
 impl Image {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 13] = [
         Self::Web1,
         Self::Web2,
         Self::NeverReady,
@@ -51,7 +72,9 @@ impl Image {
         Self::SlowStart,
         Self::IgnoresTerm,
         Self::TcpOnly,
+        Self::UdpEcho,
         Self::WithVolume,
+        Self::WithHealthcheck,
         Self::Writer1,
         Self::Writer2,
         Self::WriterNeverReady,
@@ -67,15 +90,20 @@ impl Image {
             Self::SlowStart => "localhost/demo-web:slow-start",
             Self::IgnoresTerm => "localhost/demo-web:ignores-term",
             Self::TcpOnly => "localhost/demo-web:tcp-only",
+            Self::UdpEcho => "localhost/demo-udp:echo",
             Self::WithVolume => "localhost/demo-web:with-volume",
+            Self::WithHealthcheck => "localhost/demo-web:with-healthcheck",
             Self::Writer1 => "localhost/demo-writer:1",
             Self::Writer2 => "localhost/demo-writer:2",
             Self::WriterNeverReady => "localhost/demo-writer:never-ready",
         }
     }
 
-    /// What its containers run.
+    /// What its PID 1 is.
     pub fn command(self) -> [&'static str; 3] {
+        if self == Self::UdpEcho {
+            return ["/bin/perl", "/bin/udp-echo", "5353"];
+        }
         let [mode, site] = self.behaviour();
         ["/bin/demo", mode, site]
     }
@@ -83,13 +111,13 @@ impl Image {
     /// The arguments of `/bin/demo`: what it does, and which site it serves.
     fn behaviour(self) -> [&'static str; 2] {
         match self {
-            Self::Web1 | Self::WithVolume => ["web", "1"],
+            Self::Web1 | Self::WithVolume | Self::WithHealthcheck => ["web", "1"],
             Self::Web2 => ["web", "2"],
             Self::NeverReady => ["web", "sick"],
             Self::ExitsAtOnce => ["exit", "1"],
             Self::SlowStart => ["slow", "1"],
             Self::IgnoresTerm => ["stubborn", "1"],
-            Self::TcpOnly => ["echo", "1"],
+            Self::TcpOnly | Self::UdpEcho => ["echo", "1"],
             Self::Writer1 => ["writer", "1"],
             Self::Writer2 => ["writer", "2"],
             Self::WriterNeverReady => ["writer", "sick"],
@@ -136,25 +164,33 @@ fn import_all(sandbox: &Sandbox) -> PathBuf {
     let home = sandbox.dir().join("images");
     fs::create_dir(&home).expect("a directory for the images");
     for image in Image::ALL {
-        let [mode, site] = image.behaviour();
         let mut command = podman::command(sandbox, &home, "podman");
-        command.args(["import", "--quiet"]);
-        command.args([
-            "--change",
-            &format!(r#"CMD ["/bin/demo","{mode}","{site}"]"#),
-        ]);
-        if image == Image::WithVolume {
-            command.args(["--change", "VOLUME /data"]);
+        if image == Image::WithHealthcheck {
+            // An import makes an OCI image, and those can't have one.
+            let recipe = home.join("Containerfile");
+            fs::write(&recipe, HEALTHCHECK).expect("a Containerfile");
+            command.args(["build", "--quiet", "--isolation", "chroot"]);
+            command.args(["--format", "docker", "--tag", image.reference()]);
+            command.args(["--file", path(&recipe), path(&home.join("context"))]);
+            fs::create_dir(home.join("context")).expect("an empty context");
+        } else {
+            command.args(["import", "--quiet"]);
+            let entry = format!("CMD {}", serde_json::json!(image.command()));
+            command.args(["--change", &entry]);
+            if image == Image::WithVolume {
+                command.args(["--change", "VOLUME /data"]);
+            }
+            command.args([path(&tar), image.reference()]);
         }
-        let imported = command
-            .args([path(&tar), image.reference()])
+        let output = command
             .stdout(Stdio::null())
             .output()
             .expect("podman starts");
         assert!(
-            imported.status.success(),
-            "podman import: {}",
-            String::from_utf8_lossy(&imported.stderr)
+            output.status.success(),
+            "{}: {}",
+            image.reference(),
+            String::from_utf8_lossy(&output.stderr)
         );
     }
     let root = home.join("root");
@@ -174,12 +210,15 @@ fn lay_out(rootfs: &Path) {
         .find(|path| Path::new(path).exists())
         .expect("busybox-static is installed");
     fs::copy(busybox, rootfs.join("bin/busybox")).expect("busybox copies");
-    for applet in ["sh", "cat", "httpd", "nc", "sleep", "test", "wget"] {
+    for applet in [
+        "sh", "cat", "httpd", "ip", "nc", "nslookup", "sleep", "test", "wget",
+    ] {
         symlink("busybox", rootfs.join("bin").join(applet)).expect("an applet's link");
     }
     let demo = rootfs.join("bin/demo");
     fs::write(&demo, DEMO).expect("the demo program");
     fs::set_permissions(&demo, fs::Permissions::from_mode(0o755)).expect("its mode");
+    lay_out_udp(rootfs);
     for site in ["1", "2", "sick"] {
         let site_dir = rootfs.join("www").join(site);
         fs::write(
@@ -190,6 +229,23 @@ fn lay_out(rootfs: &Path) {
         if site != "sick" {
             fs::write(site_dir.join("healthz"), "ok\n").expect("the health page");
         }
+    }
+}
+
+/// Busybox has nothing that answers datagrams: Perl, which every Debian has, does.
+fn lay_out_udp(rootfs: &Path) {
+    let perl = Path::new("/usr/bin/perl");
+    fs::copy(perl, rootfs.join("bin/perl")).expect("perl-base is installed");
+    fs::write(rootfs.join("bin/udp-echo"), UDP_ECHO).expect("the UDP program");
+    let linked = Command::new("ldd").arg(perl).output().expect("ldd starts");
+    let linked = String::from_utf8_lossy(&linked.stdout).into_owned();
+    for library in linked
+        .split_whitespace()
+        .filter(|word| word.starts_with('/'))
+    {
+        let to = rootfs.join(library.trim_start_matches('/'));
+        fs::create_dir_all(to.parent().expect("a directory")).expect("its directory");
+        fs::copy(library, to).expect("a library copies");
     }
 }
 

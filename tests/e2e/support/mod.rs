@@ -32,4 +32,4 @@ pub use podman::Podman;
 pub use registry::{Fault, Registry, Scheme};
 pub use sandbox::{Net, Process, Sandbox};
 pub use wait::{until, within};
-pub use world::{LIMIT, World, condition};
+pub use world::{LIMIT, World, condition, text};

@@ -19,4 +19,4 @@ mod world;
 
 pub use cut::Cut;
 pub use manifest::{Manifest, app, blog, reference};
-pub use world::{PRINTED, World, name};
+pub use world::{PRINTED, SECRET, World, name};

@@ -8,7 +8,7 @@ use podherd::state::{
 };
 use podherd::traffic::AppRoutes;
 
-use super::world::{PRINTED, World, name};
+use super::world::{PASSWORD, SECRET, World, name};
 
 impl World {
     /// The effects since the last look, with names as the manifest has them.
@@ -42,12 +42,15 @@ impl World {
         assert_eq!(self.watch.violations(), Vec::<String>::new());
         for entry in self.store.entries() {
             let text = String::from_utf8(entry.value.clone()).unwrap();
+            for secret in [SECRET, PASSWORD] {
+                assert!(!text.contains(secret), "{} shows a secret", entry.key);
+            }
             let shown = if entry.key.contains("/state/operations/") {
                 without_diagnostics(&entry.value)
             } else {
                 text
             };
-            assert!(!shown.contains(PRINTED), "{} shows a log", entry.key);
+            assert!(!shown.contains("printed"), "{} shows a log", entry.key);
         }
     }
 
@@ -210,6 +213,20 @@ impl World {
         );
         let ready = self.condition(app, ConditionType::Ready);
         assert_eq!(ready.status, Truth::True, "{ready:?}");
+    }
+
+    /// These services, each its app's only one, are all that there is, and serve.
+    pub fn assert_only_serves(&self, services: &[(&str, &str)]) {
+        self.check();
+        assert_eq!(self.runtime.containers().len(), services.len());
+        for (app, service) in services {
+            assert_eq!(
+                self.serving(app, service).verified,
+                self.container(service).started_at
+            );
+            let ready = self.condition(app, ConditionType::Ready);
+            assert_eq!(ready.status, Truth::True, "{ready:?}");
+        }
     }
 
     /// Nothing of the app is left but what is retained.

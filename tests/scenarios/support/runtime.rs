@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use podherd::manifest::Protocol;
 use podherd::runtime::{
-    Container, ContainerSpec, ContainerSummary, Image, Labels, PullReport, Runtime, RuntimeError,
-    RuntimeEvents, Wanted,
+    Container, ContainerSpec, ContainerSummary, Image, Labels, Network, PullReport, Runtime,
+    RuntimeError, RuntimeEvents, Secret, SecretValue, Volume, Wanted,
 };
 use podherd::state::ContainerId;
 
@@ -28,6 +28,7 @@ impl WatchedRuntime {
         act: impl Future<Output = Result<T, RuntimeError>>,
     ) -> Result<T, RuntimeError> {
         let watched = async {
+            elsewhere().await;
             self.watch.acts(call);
             act.await
         };
@@ -37,6 +38,11 @@ impl WatchedRuntime {
         };
         self.gate.pass(watched, lost).await
     }
+}
+
+/// Lets another app's pass go on: a real call takes its time.
+async fn elsewhere() {
+    tokio::task::yield_now().await;
 }
 
 #[async_trait]
@@ -77,6 +83,10 @@ impl Runtime for WatchedRuntime {
 
     async fn inspect(&self, id_or_name: &str) -> Result<Option<Container>, RuntimeError> {
         self.watch.runtime.inspect(id_or_name).await
+    }
+
+    async fn check_user_ids(&self) -> Result<(), RuntimeError> {
+        self.watch.runtime.check_user_ids().await
     }
 
     async fn create(&self, spec: &ContainerSpec) -> Result<ContainerId, RuntimeError> {
@@ -129,6 +139,10 @@ impl Runtime for WatchedRuntime {
         self.watch.runtime.exec(id, command, within).await
     }
 
+    async fn healthcheck(&self, id: &ContainerId, within: Duration) -> Result<bool, RuntimeError> {
+        self.watch.runtime.healthcheck(id, within).await
+    }
+
     async fn volume(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
         self.watch.runtime.volume(name).await
     }
@@ -138,17 +152,55 @@ impl Runtime for WatchedRuntime {
         self.effect("create_volume", create).await
     }
 
-    async fn network(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
-        self.watch.runtime.network(name).await
+    async fn volumes(&self) -> Result<Vec<Volume>, RuntimeError> {
+        Runtime::volumes(self.watch.runtime.as_ref()).await
     }
 
-    async fn create_network(&self, name: &str, labels: &Labels) -> Result<(), RuntimeError> {
-        let create = self.watch.runtime.create_network(name, labels);
+    async fn remove_volume(&self, name: &str) -> Result<(), RuntimeError> {
+        let remove = self.watch.runtime.remove_volume(name);
+        self.effect("remove_volume", remove).await
+    }
+
+    async fn secrets(&self) -> Result<Vec<Secret>, RuntimeError> {
+        self.watch.runtime.secrets().await
+    }
+
+    async fn secret(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
+        self.watch.runtime.secret(name).await
+    }
+
+    async fn create_secret(
+        &self,
+        name: &str,
+        value: &SecretValue,
+        labels: &Labels,
+    ) -> Result<(), RuntimeError> {
+        let create = self.watch.runtime.create_secret(name, value, labels);
+        self.effect("create_secret", create).await
+    }
+
+    async fn remove_secret(&self, name: &str) -> Result<(), RuntimeError> {
+        let remove = self.watch.runtime.remove_secret(name);
+        self.effect("remove_secret", remove).await
+    }
+
+    async fn network(&self, name: &str) -> Result<Option<Network>, RuntimeError> {
+        let found = self.watch.runtime.network(name).await;
+        elsewhere().await;
+        found
+    }
+
+    async fn create_network(&self, name: &str, network: &Network) -> Result<(), RuntimeError> {
+        let create = self.watch.runtime.create_network(name, network);
         self.effect("create_network", create).await
     }
 
     async fn remove_network(&self, name: &str) -> Result<(), RuntimeError> {
-        let remove = self.watch.runtime.remove_network(name);
+        let takes = *self.watch.network_removals_take.lock().unwrap();
+        let remove = async {
+            tokio::time::sleep(takes).await;
+            self.watch.runtime.remove_network(name).await
+        };
         self.effect("remove_network", remove).await
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use podherd::manifest::AppName;
 use podherd::state::ContainerId;
-use podherd::traffic::{AppRoutes, Drain, GraphRevision, MemoryTraffic, Traffic, TrafficError};
+use podherd::traffic::{AppRoutes, Applied, Drain, MemoryTraffic, Traffic, TrafficError};
 
 use super::cut::Gate;
 use super::watch::Watch;
@@ -34,11 +34,7 @@ impl Traffic for WatchedTraffic {
         self.inner.check(app, routes).await
     }
 
-    async fn apply(
-        &self,
-        app: &AppName,
-        routes: &AppRoutes,
-    ) -> Result<GraphRevision, TrafficError> {
+    async fn apply(&self, app: &AppName, routes: &AppRoutes) -> Result<Applied, TrafficError> {
         let apply = async {
             self.watch.acts("apply");
             self.watch.routes(app, routes);

@@ -21,6 +21,8 @@ pub struct Watch {
     found: Arc<Mutex<Vec<String>>>,
     /// How long the preflight's look at an image takes.
     pub pulls_take: Arc<Mutex<Duration>>,
+    /// How long the removal of a network takes.
+    pub network_removals_take: Arc<Mutex<Duration>>,
 }
 
 impl Watch {
@@ -41,6 +43,7 @@ impl Watch {
             authority,
             found: Arc::default(),
             pulls_take: Arc::default(),
+            network_removals_take: Arc::default(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use podherd::clock::Entropy;
 use podherd::manifest::{AppName, NodeName};
 use podherd::policy::MemoryPolicy;
-use podherd::probe::MemoryProber;
+use podherd::probe::{MemoryProber, Prober, Unhealthy, Vitals};
 use podherd::reconcile::{Context, Ports, ReconcileError, Reconciler, Unobserved, Verdict};
 use podherd::runtime::{Behaviour, EffectLog, MemoryImage, MemoryRuntime};
 use podherd::state::{Keys, OperationId, labels};
@@ -29,8 +29,14 @@ use super::watch::Watch;
 const TERM: Duration = Duration::from_secs(400 * 24 * 3600);
 /// Passes after which an app that hasn't settled never will.
 const PASSES: usize = 60;
-/// What containers of these tests print; it may show up nowhere but in diagnostics.
-pub const PRINTED: &str = "password=hunter2";
+/// What containers of these tests print. It may show up nowhere but in diagnostics,
+/// and the secret in it nowhere at all.
+pub const PRINTED: &str = "printed password=hunter2";
+/// The secret in it.
+pub const PASSWORD: &str = "hunter2";
+
+/// What the values of these tests' secrets contain; it may show up nowhere at all.
+pub const SECRET: &str = "s3cr3t";
 
 pub fn name(app: &str) -> AppName {
     app.parse().unwrap()
@@ -52,6 +58,7 @@ pub struct World {
     entropy: Arc<Entropy>,
     reconciler: Reconciler,
     fence: Fence,
+    vitals: Vitals,
 }
 
 impl World {
@@ -88,6 +95,7 @@ impl World {
         let ctx = context(
             &watch, &recording, &gate, &policy, &entropy, &newest, &clock,
         );
+        let vitals = ctx.vitals.clone();
         Self {
             store,
             runtime,
@@ -104,6 +112,7 @@ impl World {
             entropy,
             reconciler: Reconciler::new(ctx),
             fence,
+            vitals,
         }
     }
 
@@ -132,6 +141,11 @@ impl World {
     /// How long every look at an image takes from now on.
     pub fn pulls_take(&self, time: Duration) {
         *self.watch.pulls_take.lock().unwrap() = time;
+    }
+
+    /// How long every removal of a network takes from now on.
+    pub fn network_removals_take(&self, time: Duration) {
+        *self.watch.network_removals_take.lock().unwrap() = time;
     }
 
     // What people do.
@@ -185,7 +199,8 @@ impl World {
         app: &str,
         cancel: &CancellationToken,
     ) -> Result<Verdict, ReconcileError> {
-        let verdict = self.reconciler.reconcile(&name(app), cancel).await;
+        // Boxed: two of them may be joined.
+        let verdict = Box::pin(self.reconciler.reconcile(&name(app), cancel)).await;
         self.check();
         verdict
     }
@@ -229,7 +244,23 @@ impl World {
             &self.newest,
             &self.clock,
         );
+        self.vitals = ctx.vitals.clone();
         self.reconciler = Reconciler::new(ctx);
+    }
+
+    /// The controller doesn't lead any more.
+    pub fn end_term(&self) {
+        self.reconciler.end_term();
+    }
+
+    /// How many executions are asked whether they are alive.
+    pub fn followed(&self) -> usize {
+        self.vitals.followed()
+    }
+
+    /// What failed its liveness probe.
+    pub fn unhealthy(&self, app: &str) -> Vec<Unhealthy> {
+        self.vitals.unhealthy(&name(app))
     }
 
     /// The leadership ends after this time, unless renewed.
@@ -251,7 +282,7 @@ impl World {
         let _ = tokio::join!(Box::pin(self.pass(app)), Box::pin(later));
     }
 
-    /// Passes as they become due, for so long.
+    /// Passes as they become due or something is found dead, for so long.
     pub async fn run_for(&self, app: &str, time: Duration) {
         let end = Instant::now() + time;
         while Instant::now() < end {
@@ -260,7 +291,11 @@ impl World {
                 Ok(Verdict::Again(pause)) => Instant::now() + pause,
                 Err(_) => Instant::now() + Duration::from_secs(1),
             };
-            tokio::time::sleep_until(next.min(end)).await;
+            tokio::select! {
+                biased;
+                _ = self.vitals.changed() => {}
+                () = tokio::time::sleep_until(next.min(end)) => {}
+            }
         }
     }
 
@@ -297,6 +332,11 @@ fn context(
     clock: &Arc<TestClock>,
 ) -> Context {
     let node: NodeName = "host-a".parse().unwrap();
+    let runtime = Arc::new(WatchedRuntime {
+        watch: watch.clone(),
+        gate: gate.clone(),
+    });
+    let prober: Arc<dyn Prober> = Arc::new(MemoryProber::new(watch.runtime.clone()));
     Context {
         node: node.clone(),
         records: Records::new(
@@ -304,20 +344,19 @@ fn context(
             watch.keys.clone(),
             watch.authority.clone(),
         ),
-        runtime: Arc::new(WatchedRuntime {
-            watch: watch.clone(),
-            gate: gate.clone(),
-        }),
+        runtime: runtime.clone(),
         policy: policy.clone(),
         traffic: Arc::new(WatchedTraffic {
             inner: watch.traffic.clone(),
             watch: watch.clone(),
             gate: gate.clone(),
         }),
-        prober: Arc::new(MemoryProber::new(watch.runtime.clone())),
+        vitals: Vitals::new(prober.clone(), runtime, entropy.clone()),
+        prober,
         clock: clock.clone(),
         entropy: entropy.clone(),
         ports: Arc::new(Ports::new(node, 20_000..=20_099)),
+        networks: Arc::default(),
         newest: newest.clone(),
         observer: Arc::new(Unobserved),
     }
