@@ -246,7 +246,6 @@ impl Reconciler {
                 return Box::pin(self.repair(snapshot, &actions, cancel)).await;
             }
             Next::Sweep(actions) => {
-                self.tell_unhealthy(snapshot, &actions).await;
                 let none = BTreeMap::new();
                 return self
                     .upkeep(snapshot, Verb::Recover, &actions, none, cancel)

@@ -76,7 +76,7 @@ impl Reconciler {
                 .ensure_image(&spec.image, PullPolicy::Never)
                 .await;
             let digest = match local {
-                Ok(image) => super::preflight::pin_for(snapshot, name, &spec, image),
+                Ok(image) => super::preflight::pin_for(snapshot, name, spec, image),
                 Err(error) if error.is_ambiguous() => return Err(error.into()),
                 Err(_) => {
                     notes.push(format!(

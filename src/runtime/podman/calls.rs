@@ -363,7 +363,7 @@ impl Runtime for Podman {
     }
 
     async fn volumes(&self) -> Result<Vec<Volume>, RuntimeError> {
-        self.list_volumes().await
+        Box::pin(self.list_volumes()).await
     }
 
     async fn remove_volume(&self, name: &str) -> Result<(), RuntimeError> {

@@ -10,8 +10,8 @@
 //!
 //! - [`fault`]: what a client says when a call fails.
 //! - [`create`], [`host_files`], [`inspect`], [`images`]: to and from Podman's JSON.
-//! - [`pull`], with the credentials of [`auth`]: what it tells, and why it failed.
 //! - [`secrets`]: secrets, and the list of volumes.
+//! - [`pull`], with the credentials of [`auth`]: what it tells, and why it failed.
 //! - [`streams`]: logs, events, and the output of a command.
 //! - [`userns`]: whether `userns: auto` can work.
 //! - [`calls`]: the [`Runtime`](super::Runtime) trait on top.

@@ -105,7 +105,7 @@ impl Podman {
             "?filters=%7B%22dangling%22%3A%5B%22false%22%5D%7D",
         );
         let lists = async { futures::future::try_join(all, used).await };
-        let lists = bounded("list volumes", self.deadlines.look, lists).await?;
+        let lists = Box::pin(bounded("list volumes", self.deadlines.look, lists)).await?;
         let (all, used) = lists.map_err(|fault| fault.of_call("list volumes"))?;
         let used: BTreeSet<String> = used.into_iter().map(|volume| volume.name).collect();
         let shown = |volume: ListedVolume| Volume {
