@@ -27,6 +27,8 @@ use crate::state::ContainerId;
 
 /// Longest single wait; between two of them the container is looked at.
 const WAIT: Duration = Duration::from_secs(5);
+/// How long the clean-up after an end is waited for.
+const CLEAN_UP: Duration = Duration::from_secs(5);
 /// How long a wait survives a service that can't be reached.
 const AWAY: Duration = Duration::from_secs(10);
 /// Pause before such a service is asked again.
@@ -93,6 +95,20 @@ impl Podman {
         summaries
             .filter(|found| found.as_ref().map_or(true, carries))
             .collect()
+    }
+
+    /// Gives Podman a moment to clean up after a process that ended. A container that is
+    /// started before keeps its network, but without root not the forwarding of its ports,
+    /// which ends with the process.
+    async fn cleaned_up(&self, id: &ContainerId) {
+        if rustix::process::geteuid().is_root() {
+            return;
+        }
+        let path =
+            format!("/containers/{id}/wait?condition=exited&condition=configured&interval=20ms");
+        let wait = self.socket.post::<Value>(&path, None, Repeat::Safe);
+        // Should that never come, the start shows what follows.
+        let _ = timeout(CLEAN_UP, wait).await;
     }
 
     /// One wait for the end, until it comes or the time is over.
@@ -246,7 +262,10 @@ impl Runtime for Podman {
         loop {
             match self.look(id.as_str()).await {
                 Ok(None) => return Ok(true),
-                Ok(Some(now)) if !now.state.may_run() => return Ok(true),
+                Ok(Some(now)) if !now.state.may_run() => {
+                    self.cleaned_up(id).await;
+                    return Ok(true);
+                }
                 Ok(Some(_)) => reached = Instant::now(),
                 Err(error) if reached.elapsed() >= AWAY || !error.is_ambiguous() => {
                     return Err(error);
