@@ -181,7 +181,7 @@ fn a_wrong_manifest_is_refused_with_its_place_while_the_old_one_serves() {
         ),
         (
             "not supported yet",
-            good.replace("stopGrace: 2s", "logging: {driver: journald}"),
+            good.replace("port: http}]", "port: http, tls: auto}]"),
             "not supported yet",
         ),
         ("two documents", format!("{good}---\n{good}"), "document"),
