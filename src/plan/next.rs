@@ -240,12 +240,8 @@ pub(super) fn leftovers(snapshot: &Snapshot) -> Vec<Action> {
 
 /// With grace, and only once it is confirmed that nobody is sent there. One that is
 /// gone already only leaves its marker behind.
-fn retire_superseded(service: &ServiceName, container: &ContainerId) -> [Action; 3] {
-    let confirmed = Action::Traffic {
-        service: Some(service.clone()),
-    };
+fn retire_superseded(service: &ServiceName, container: &ContainerId) -> [Action; 2] {
     [
-        confirmed,
         drain(service, container),
         retire_container(service, container),
     ]

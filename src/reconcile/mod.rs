@@ -6,7 +6,7 @@
 //! - `observe` gathers a [`crate::plan::Snapshot`].
 //! - `preflight` pins the wanted manifest to a revision, touching nothing;
 //!   `preview` does what can be done of that without a pull.
-//! - `run` is the sequencer; `journal` is what it writes; `traffic`, `retire`,
+//! - `run` is the sequencer; `journal` is what it writes, `history` what is kept of it; `traffic`, `retire`,
 //!   `resources`, `networks`, `secrets`, `candidate` with its `claims`, `execution`,
 //!   `publish` and `removal` are the effects of its steps.
 //! - `images` makes images present and tells of pulls; `repair` brings back what ACTIVE
@@ -31,6 +31,7 @@ mod diagnostics;
 mod error;
 mod execution;
 mod failpoint;
+mod history;
 mod images;
 mod journal;
 mod names;

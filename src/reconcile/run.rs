@@ -92,9 +92,13 @@ impl Begin {
             id: id.unwrap_or_else(|| OperationId::new(ctx.entropy.uuid_at(now).to_string())),
             request: Request {
                 verb: self.verb,
-                revision: self.revision.as_ref().map(|revision| revision.number),
+                revision: match &self.revision {
+                    Some(revision) => Some(revision.number),
+                    None => asked.and_then(|asked| asked.request.revision),
+                },
                 service: asked.and_then(|asked| asked.request.service.clone()),
             },
+            asked: self.asked.is_some(),
             incarnation: self.ownership.incarnation,
             source: self.source,
             attempt: self.attempt,

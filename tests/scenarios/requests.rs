@@ -209,6 +209,14 @@ async fn a_rollback_to_what_is_taken_by_now_touches_nothing() {
     ask(&world, "r-1", "{verb: rollback, revision: 1}").await;
     assert_eq!(outcome(&world, "r-1"), failed("PortInUse"));
     assert_eq!(world.effects(), Vec::<String>::new());
+    // The same again is the same.
+    ask(&world, "r-1", "{verb: rollback, revision: 1}").await;
+    assert!(
+        !world
+            .events("blog")
+            .iter()
+            .any(|it| it.reason == "RequestDropped")
+    );
     world.assert_serves("blog", &["web"]);
 }
 
