@@ -20,6 +20,13 @@ pub struct Pending {
     pub asked: Result<(OperationId, Asked), RequestError>,
 }
 
+impl Pending {
+    /// Whether it asks to stop or to remove.
+    pub(super) fn ends(&self) -> bool {
+        self.asked.as_ref().is_ok_and(|(_, asked)| asked.ends())
+    }
+}
+
 /// What a request leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {

@@ -18,6 +18,7 @@
 //! - `recover` reconciles an operation that was interrupted.
 //! - `failpoint` lets a test crash it anywhere.
 //! - `damage` tells people of a record that can't be read.
+//! - `siblings` looks after the other services while one is probed.
 //! - `supersede` says whether somebody wants something newer.
 //! - `pacing` remembers how often something failed, `ports` which host ports
 //!   are claimed.
@@ -52,6 +53,7 @@ mod resources;
 mod retire;
 mod run;
 mod secrets;
+mod siblings;
 mod status;
 mod supersede;
 mod traffic;

@@ -37,7 +37,7 @@ impl Run<'_> {
 
     /// Publishes what is published with fewer backends, and nothing else: a graph that
     /// may not be published for another reason is no reason to go on serving these.
-    async fn narrow_graph(
+    pub(super) async fn narrow_graph(
         &self,
         kept: impl Fn(&ServiceName, &Backend) -> bool,
     ) -> Result<(), StepError> {

@@ -117,6 +117,11 @@ impl Asked {
         }
     }
 
+    /// Whether it asks to stop or to remove: that comes before all else.
+    pub fn ends(&self) -> bool {
+        matches!(self.verb, AskedVerb::Stop | AskedVerb::Remove)
+    }
+
     /// What the journal compares a replay with.
     pub fn request(&self) -> Request {
         let verb = match self.verb {
