@@ -199,6 +199,15 @@ async fn one_service_is_deployed_only_if_all_that_differs_is_in_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rollback_to_what_serves_already_changes_nothing() {
+    let world = serving().await;
+    ask(&world, "r-1", "{verb: rollback, revision: 1}").await;
+    assert_eq!(outcome(&world, "r-1").0, OutcomeKind::Success);
+    assert_eq!(world.effects(), Vec::<String>::new());
+    world.assert_serves("blog", &["web"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rollback_to_what_is_taken_by_now_touches_nothing() {
     let fixed = "ports: [{name: http, container: 8080, host: 8443}]";
     let world = World::new().await.images(&["web:1", "web:2"]);
