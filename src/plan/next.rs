@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::manifest::ServiceName;
 use crate::runtime::Container;
+use crate::sabotage::{self, Defect};
 use crate::state::{
     ContainerId, Inhibition, InhibitionReason, OperationId, OutcomeKind, StepKind, StepState, Verb,
     labels,
@@ -158,6 +159,7 @@ fn deploy_due(snapshot: &Snapshot) -> Option<Due> {
         }
         // ACTIVE doesn't say so: it was changed or restored since.
         Some(outcome) if outcome.result == OutcomeKind::Success => Some(Due::Now),
+        Some(_) if sabotage::has(Defect::FailureNotRetried) => None,
         Some(outcome) if outcome.retryable => Some(snapshot.deploy_due),
         Some(_) => None,
     }

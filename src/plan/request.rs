@@ -1,6 +1,7 @@
 //! What a request leads to.
 
 use crate::manifest::{OnFailure, ServiceName};
+use crate::sabotage::{self, Defect};
 use crate::state::{
     Asked, OperationId, OutcomeKind, Request, RequestError, RevisionNumber, StepState, Verb, Wish,
 };
@@ -57,7 +58,9 @@ pub fn answer(snapshot: &Snapshot, pending: &Pending) -> Answer {
         Err(error) => return Answer::Dropped(error.to_string()),
     };
     let request = asked.request();
-    if let Some(earlier) = snapshot.operations().find(|operation| &operation.id == id) {
+    if let Some(earlier) = snapshot.operations().find(|operation| &operation.id == id)
+        && !sabotage::has(Defect::ReplayRunsAgain)
+    {
         return if replays(&earlier.request, &request) {
             Answer::Recorded
         } else {

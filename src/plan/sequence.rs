@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::manifest::{NetworkName, Protocol, ServiceName, ServiceSpec, Strategy, VolumeName};
+use crate::sabotage::{self, Defect};
 use crate::state::{
     ActiveService, ContainerId, InhibitionReason, PinnedService, Revision, RevisionNumber, Wish,
 };
@@ -36,6 +37,15 @@ pub fn deploy(snapshot: &Snapshot, revision: &Revision) -> Vec<Action> {
         }
         if let Some(old) = old.filter(|_| overlaps(snapshot, name, wanted)) {
             actions.extend(overlap(name, old, revision.number));
+            continue;
+        }
+        if sabotage::has(Defect::CreatedBeforeRetired) {
+            actions.extend(create(name, revision.number));
+            actions.extend(
+                old.map(|old| end(snapshot, name, old))
+                    .into_iter()
+                    .flatten(),
+            );
             continue;
         }
         let held = holders(snapshot, revision, name, wanted);

@@ -27,10 +27,10 @@ impl WatchedRuntime {
         site: Site,
         act: impl Future<Output = Result<T, RuntimeError>>,
     ) -> Result<T, RuntimeError> {
-        let call = site.call;
+        let (call, deadline) = (site.call, site.deadline);
         let watched = async {
             elsewhere().await;
-            self.watch.acts(call);
+            self.watch.acts(call, deadline);
             act.await
         };
         let broken = |why| match why {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use podherd::state::{Active, Operation, OutcomeKind, StepState, decode};
+use podherd::state::{Active, Operation, OutcomeKind, Step, StepKind, StepState, decode};
 use podherd::store::{
     Commit, Entry, LeaseId, Range, Store, StoreError, Txn, View, Watch as Changes, Write,
 };
@@ -123,12 +123,31 @@ impl RecordingStore {
             let operation = decode(value).unwrap();
             let wrong = journals(before.as_deref(), &operation);
             meaning.violations.extend(wrong);
+            meaning.violations.extend(self.falsely_retired(&operation));
             let app = key.rsplit('/').nth(1).unwrap().to_owned();
             meaning.journaled = Some((app, operation));
         }
     }
 
+    /// A retirement that succeeded left nothing (invariant 9).
+    fn falsely_retired(&self, operation: &Operation) -> Option<String> {
+        let there = |step: &&Step| {
+            let container = step.before.as_ref();
+            step.kind == StepKind::Retire
+                && step.state == StepState::Succeeded
+                && container.is_some_and(|id| self.watch.runtime.container(id.as_str()).is_some())
+        };
+        let step = operation.steps.iter().find(there)?;
+        Some(format!("9: {:?} is retired, and still there", step.before))
+    }
+
     fn delete(&self, key: &str, meaning: &mut Meaning) {
+        if self.is(key, "binds")
+            && let Some(entry) = self.before(key)
+        {
+            let claim = decode(&entry.value).unwrap();
+            meaning.violations.extend(self.watch.releases(&claim));
+        }
         if let Some(service) = self.inhibited(key)
             && self.before(key).is_some()
         {

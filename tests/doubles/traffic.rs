@@ -45,7 +45,7 @@ impl Traffic for WatchedTraffic {
 
     async fn apply(&self, app: &AppName, routes: &AppRoutes) -> Result<Applied, TrafficError> {
         let apply = async {
-            self.watch.acts("apply");
+            self.watch.acts("apply", Duration::ZERO);
             self.watch.routes(app, routes);
             self.inner.apply(app, routes).await
         };
@@ -55,7 +55,7 @@ impl Traffic for WatchedTraffic {
 
     async fn remove(&self, app: &AppName) -> Result<(), TrafficError> {
         let remove = async {
-            self.watch.acts("remove");
+            self.watch.acts("remove", Duration::ZERO);
             self.inner.remove(app).await
         };
         let site = self.site("withdraw-app", app);

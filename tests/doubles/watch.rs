@@ -7,8 +7,8 @@ use std::time::Duration;
 use podherd::manifest::AppName;
 use podherd::runtime::{EffectLog, Labels, MemoryRuntime};
 use podherd::state::{
-    Active, ContainerId, Inhibition, Intent, Keys, Operation, Ownership, Record, StepKind,
-    StepState, Verb, Wish, decode, labels,
+    Active, BindClaim, ContainerId, Inhibition, InhibitionReason, Intent, Keys, Operation,
+    Ownership, Record, StepKind, StepState, Verb, Wish, decode, labels,
 };
 use podherd::store::{Authority, MemoryStore, Range};
 use podherd::traffic::{AppRoutes, MemoryTraffic};
@@ -110,6 +110,17 @@ impl Watch {
         Some(decode(&found.value).unwrap())
     }
 
+    fn is_marked(&self, container: &ContainerId) -> bool {
+        let all = format!("{}/state/inhibitions/", self.keys.prefix());
+        let entries = self.store.look(&Range::Prefix(all));
+        let mut decoded = entries
+            .iter()
+            .map(|entry| decode::<Inhibition>(&entry.value).unwrap());
+        decoded.any(|it| {
+            it.container == *container && it.reason == InhibitionReason::RetirementPending
+        })
+    }
+
     fn inhibitions(&self, app: &AppName) -> Vec<Inhibition> {
         let range = Range::Prefix(self.keys.inhibitions(app));
         let found = self.store.look(&range);
@@ -124,21 +135,49 @@ impl Watch {
         all
     }
 
-    /// An effect begins (invariant 13).
-    pub fn acts(&self, what: &str) {
-        if !self.authority.holds() {
+    /// An effect begins (invariant 13): leadership lasts as long as it may take. What
+    /// passed since it was asked is forgiven.
+    pub fn acts(&self, what: &str, deadline: Duration) {
+        let least = deadline.saturating_sub(Duration::from_millis(100));
+        if self.authority.permit(least).is_err() {
             self.note(format!("13: {what} without leadership"));
         }
     }
 
+    /// The step of the app's operation that has begun.
+    fn running(&self, app: &str) -> Option<StepKind> {
+        let operation = self.in_flight(app)?;
+        let mut steps = operation.steps.iter();
+        let running = steps.find(|step| step.state == StepState::Running);
+        running.map(|step| step.kind)
+    }
+
     /// Something is about to be made for an app (invariant 8).
     pub fn makes(&self, labels: &Labels) {
-        let app = labels.get(labels::APP);
-        if app.is_some_and(|app| self.in_flight(app).is_none()) {
+        let Some(app) = labels.get(labels::APP) else {
+            return;
+        };
+        let step = self.running(app);
+        let journaled = [StepKind::Provision, StepKind::Create, StepKind::Start];
+        if !step.is_some_and(|step| journaled.contains(&step)) {
             self.note(format!(
-                "8: something is made for {app:?} without a journal"
+                "8: something is made for {app} without a journal, in {step:?}"
             ));
         }
+        let same =
+            |key: &str, its: &Labels| labels.contains_key(key) && its.get(key) == labels.get(key);
+        let made = self.runtime.containers();
+        let mut made = made.iter().map(|container| &container.labels);
+        if made.any(|its| same(labels::OPERATION, its) && same(labels::SERVICE, its)) {
+            self.note(format!("8: a second container is made for a step of {app}"));
+        }
+    }
+
+    /// A claim on a port is given up (invariant 8).
+    pub fn releases(&self, claim: &BindClaim) -> Option<String> {
+        let name = &claim.container_name;
+        let there = self.runtime.container(name);
+        there.map(|_| format!("8: a port of {name} is released, which is still there"))
     }
 
     /// Something that is never deleted is about to be (invariant 11).
@@ -168,6 +207,11 @@ impl Watch {
         let mut named = active.services.values();
         if named.all(|service| service.container != container.id) {
             return;
+        }
+        let step = self.running(app.as_str());
+        let journaled = [StepKind::Retire, StepKind::Stop, StepKind::Start];
+        if !step.is_some_and(|step| journaled.contains(&step)) {
+            self.note(format!("9: {name} is ended in {step:?}"));
         }
         let verb = operation.request.verb;
         let retires = operation
@@ -202,7 +246,7 @@ impl Watch {
             self.note(format!("12: {} isn't ours, and is started", container.name));
             return;
         };
-        if self.in_flight(app).is_none() {
+        if self.running(app) != Some(StepKind::Start) {
             self.note(format!(
                 "8: {} is started without a journal",
                 container.name
@@ -237,6 +281,15 @@ impl Watch {
         let mut wrong = Vec::new();
         for (name, service) in &after.services {
             let known = before.services.get(name);
+            if let Some(known) = known.filter(|known| known.container != service.container) {
+                let old = self.runtime.container(known.container.as_str());
+                let runs = old.is_some_and(|old| old.state.may_run());
+                if runs && !self.is_marked(&known.container) {
+                    wrong.push(format!(
+                        "5: {name} is superseded while it runs, without a marker"
+                    ));
+                }
+            }
             let same = known.is_some_and(|known| {
                 known.verified == service.verified && known.container == service.container
             });

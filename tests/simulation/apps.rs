@@ -110,7 +110,7 @@ impl App {
                 .with(name, "stopGrace: 3s")
                 .with(name, &self.update(service));
             if service.volume {
-                manifest = manifest.volume(name, "data");
+                manifest = manifest.volume(name, &format!("{name}-data"));
             }
             if service.fixed {
                 let port = port_of(self.name, name);

@@ -4,8 +4,8 @@
 use podherd::manifest::AppName;
 use podherd::runtime::{Container, ContainerState, Reply};
 use podherd::state::{
-    Active, BindClaim, ConditionType, Inhibition, InhibitionReason, Intent, Operation, Record,
-    Status, Truth, Wish, decode, labels,
+    Active, BindClaim, ConditionType, Inhibition, InhibitionReason, Intent, Operation, Ownership,
+    Record, Status, Truth, Verb, Wish, decode, labels,
 };
 use podherd::store::Range;
 
@@ -88,6 +88,19 @@ impl World {
         if operations.iter().any(Operation::in_flight) {
             left.push(format!("{app}: an operation is in flight"));
         }
+        let done = operations.iter().filter(|operation| {
+            let verb = operation.request.verb;
+            operation.succeeded() && matches!(verb, Verb::Stop | Verb::Start)
+        });
+        let last = done.max_by_key(|operation| operation.started_at);
+        let was_stopped = last.is_some_and(|last| {
+            let ownership: Option<Ownership> = self.watch.record(keys.ownership(app));
+            last.request.verb == Verb::Stop
+                && ownership.is_some_and(|it| it.incarnation == last.incarnation)
+        });
+        if was_stopped && intent.is_none() {
+            left.push(format!("10: {app}: was stopped, and isn't to be"));
+        }
         if !self
             .store()
             .look(&Range::Prefix(keys.requests_of(app)))
@@ -124,6 +137,12 @@ impl World {
         }
         if self.watch.traffic.routes(app).is_some() {
             left.push(format!("{app}: is still routed"));
+        }
+        for name in self.runtime().networks() {
+            let network = self.runtime().network_of(&name).unwrap_or_default();
+            if network.labels.get(labels::APP).map(String::as_str) == Some(app.as_str()) {
+                left.push(format!("{app}: the network {name} is left"));
+            }
         }
         left.extend(self.wrong_claims(app, &[]));
         left
@@ -212,11 +231,16 @@ impl World {
             .collect();
         let node = "host-a".parse().unwrap();
         let claims: Vec<BindClaim> = self.records(self.watch.keys.binds(&node));
-        claims
+        let stale = claims
             .iter()
             .filter(|claim| claim.app == *app && !held.contains(&claim.container_name))
-            .map(|claim| format!("{app}: a port is claimed for {}", claim.container_name))
-            .collect()
+            .map(|claim| format!("{app}: a port is claimed for {}", claim.container_name));
+        let claimed = |name: &&String| claims.iter().any(|claim| claim.container_name == **name);
+        let unclaimed = held
+            .iter()
+            .filter(|name| !claimed(name))
+            .map(|name| format!("{app}: no port is claimed for {name}"));
+        stale.chain(unclaimed).collect()
     }
 }
 

@@ -10,6 +10,7 @@
 //! - `nemesis`: what becomes of each effect, and the history as it was.
 //! - `run`: runs a history; `invariants`: what must hold.
 //! - `shrink`: a shorter history that fails as well.
+//! - `mutations`: deliberate defects, each of which must be found.
 //! - `report`: what people are told.
 
 // A test says what went wrong by panicking.
@@ -22,6 +23,7 @@ mod doubles;
 mod history;
 mod invariants;
 mod line;
+mod mutations;
 mod nemesis;
 mod process;
 mod report;

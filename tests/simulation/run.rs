@@ -1,6 +1,6 @@
 //! Runs a history.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Once};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::world::{FOREIGN, World};
 /// Longest wait for effects that don't come.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long everything may take once it is left in peace: longer than any pause.
-const PEACE: Duration = Duration::from_secs(3 * 3600);
+const PEACE: Duration = Duration::from_secs(2 * 3600);
 
 /// What became of a history.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -38,6 +38,7 @@ impl Outcome {
 }
 
 thread_local! {
+    static RUNS: Cell<bool> = const { Cell::new(false) };
     static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -47,8 +48,9 @@ fn note_panics() {
     ONCE.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            PANICS.with_borrow_mut(|panics| panics.push(format!("0: {info}")));
-            if std::env::var_os("SIMULATION_PANICS").is_some() {
+            if RUNS.get() {
+                PANICS.with_borrow_mut(|panics| panics.push(format!("0: {info}")));
+            } else {
                 before(info);
             }
         }));
@@ -58,7 +60,7 @@ fn note_panics() {
 /// Runs it, on a clock and a thread of its own.
 pub fn run(history: &History) -> Outcome {
     note_panics();
-    PANICS.take();
+    RUNS.set(true);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -66,6 +68,7 @@ pub fn run(history: &History) -> Outcome {
         .unwrap();
     let mut outcome = runtime.block_on(perform(history));
     drop(runtime);
+    RUNS.set(false);
     outcome.violations.extend(PANICS.take());
     outcome
 }

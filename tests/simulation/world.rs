@@ -4,12 +4,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use podherd::clock::Clock;
 use podherd::manifest::Protocol;
 use podherd::policy::MemoryPolicy;
-use podherd::runtime::{
-    Behaviour, ContainerSpec, EffectLog, Labels, MemoryImage, MemoryRuntime, Runtime,
-};
+use podherd::runtime::{Behaviour, ContainerSpec, EffectLog, Labels, MemoryImage, MemoryRuntime};
 use podherd::state::{Keys, labels};
 use podherd::store::{Authority, MemoryStore, Store, Txn, authority};
 use podherd::traffic::MemoryTraffic;
@@ -171,14 +168,5 @@ impl World {
         for container in self.runtime().containers() {
             self.runtime().unpause_by_hand(container.id.as_str());
         }
-    }
-
-    pub fn now(&self) -> jiff::Timestamp {
-        self.clock.now()
-    }
-
-    /// Whether Podman answers.
-    pub async fn podman_is_up(&self) -> bool {
-        self.runtime().ping().await.is_ok()
     }
 }
