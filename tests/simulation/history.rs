@@ -83,6 +83,8 @@ pub struct Event {
 /// All that a run needs, so that the same history always runs the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct History {
+    /// How people call it.
+    pub name: String,
     pub seed: u64,
     pub events: Vec<Event>,
     /// Whether the store is an older one in the end, or an empty one.
@@ -122,6 +124,7 @@ impl History {
             .one_in(12)
             .then(|| chance.pick(&[Amnesia::Some, Amnesia::All, Amnesia::Foreign]));
         Self {
+            name: format!("seed {seed}"),
             seed,
             events,
             amnesia,

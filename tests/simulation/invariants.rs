@@ -5,7 +5,7 @@ use podherd::manifest::AppName;
 use podherd::runtime::{Container, ContainerState, Reply};
 use podherd::state::{
     Active, BindClaim, ConditionType, Inhibition, InhibitionReason, Intent, Operation, Ownership,
-    Record, Status, Truth, Verb, Wish, decode, labels,
+    Record, Revision, Status, Truth, Verb, Wish, decode, labels,
 };
 use podherd::store::Range;
 
@@ -20,6 +20,21 @@ impl World {
         found.extend(self.misrouted());
         found.extend(self.disturbed());
         found
+    }
+
+    /// Whether the container is asked whether it is alive.
+    pub fn asks_liveness(&self, container: &Container) -> bool {
+        let label = |key| container.labels.get(key);
+        let revisions: Vec<Revision> = label(labels::APP)
+            .and_then(|app| app.parse().ok())
+            .map(|app| self.records(self.watch.keys.revisions(&app)))
+            .unwrap_or_default();
+        revisions
+            .iter()
+            .filter(|it| Some(&it.number.to_string()) == label(labels::REVISION))
+            .flat_map(|revision| &revision.services)
+            .filter(|(name, _)| Some(&name.to_string()) == label(labels::SERVICE))
+            .any(|(_, pinned)| pinned.spec.liveness.is_some())
     }
 
     /// Everything that was written leaks nothing (invariant 16).

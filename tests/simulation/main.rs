@@ -11,6 +11,7 @@
 //! - `run`: runs a history; `invariants`: what must hold.
 //! - `shrink`: a shorter history that fails as well.
 //! - `mutations`: deliberate defects, each of which must be found.
+//! - `tour`: a crash at each effect of every kind of operation.
 //! - `report`: what people are told.
 
 // A test says what went wrong by panicking.
@@ -29,6 +30,7 @@ mod process;
 mod report;
 mod run;
 mod shrink;
+mod tour;
 mod world;
 
 use history::History;
@@ -56,10 +58,20 @@ fn seeds_that_failed_once_pass() {
     let seeds = REGRESSIONS
         .lines()
         .filter_map(|line| line.split('#').next()?.trim().parse().ok());
-    report::all(seeds.collect::<Vec<u64>>());
+    report::all(&seeds.collect::<Vec<u64>>());
 }
 
 #[test]
 fn every_history_keeps_the_invariants() {
-    report::all(report::seeds(SEEDS));
+    report::all(&report::seeds(SEEDS));
+}
+
+#[test]
+fn a_crash_at_any_effect_of_any_operation_is_recovered() {
+    let began = std::time::Instant::now();
+    let (calm, crashes) = tour::tour();
+    calm.judge(began);
+    crashes.judge(began);
+    let unmet = crashes.unmet(&calm.seen);
+    assert!(unmet.is_empty(), "not met:\n  {}", unmet.join("\n  "));
 }

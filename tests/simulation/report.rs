@@ -1,6 +1,6 @@
 //! Runs many seeds on all cores, and says what came of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,26 +35,26 @@ pub fn seeds(usual: u64) -> Vec<u64> {
 /// What many histories came to.
 #[derive(Debug, Default)]
 pub struct Summary {
-    pub failed: BTreeMap<u64, Outcome>,
+    pub failed: Vec<(History, Outcome)>,
     pub met: BTreeSet<crate::nemesis::Met>,
     pub seen: BTreeSet<(String, &'static str)>,
     pub effects: usize,
     pub run: usize,
 }
 
-/// Runs each of these, on all cores, until enough have failed.
-pub fn sweep(seeds: &[u64], enough: usize) -> Summary {
+/// Runs each history that this gives, on all cores, until enough have failed.
+pub fn sweep(history: &(dyn Fn(usize) -> Option<History> + Sync)) -> Summary {
     let summary = Mutex::new(Summary::default());
     let next = AtomicUsize::new(0);
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     std::thread::scope(|scope| {
         for _ in 0..cores {
             scope.spawn(|| {
-                while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let outcome = run(&History::of(*seed));
+                while let Some(history) = history(next.fetch_add(1, Ordering::Relaxed)) {
+                    let outcome = run(&history);
                     let mut summary = summary.lock().unwrap();
-                    summary.take(*seed, outcome);
-                    if summary.failed.len() >= enough {
+                    summary.take(history, outcome);
+                    if summary.failed.len() >= ENOUGH {
                         return;
                     }
                 }
@@ -65,7 +65,7 @@ pub fn sweep(seeds: &[u64], enough: usize) -> Summary {
 }
 
 impl Summary {
-    fn take(&mut self, seed: u64, outcome: Outcome) {
+    fn take(&mut self, history: History, outcome: Outcome) {
         self.run += 1;
         self.effects += outcome.effects;
         self.met.extend(outcome.met.iter().cloned());
@@ -74,7 +74,7 @@ impl Summary {
             eprintln!("{} histories, {} failed", self.run, self.failed.len());
         }
         if outcome.failed() {
-            self.failed.insert(seed, outcome);
+            self.failed.push((history, outcome));
         }
     }
 
@@ -92,44 +92,47 @@ impl Summary {
         text
     }
 
-    /// Pairs of a step's call and a crash that weren't met.
-    pub fn unmet(&self) -> Vec<String> {
-        let mut unmet = Vec::new();
-        for (step, call) in &self.seen {
-            for cut in [Cut::Before, Cut::After] {
-                if !self.met.contains(&(step.clone(), *call, cut)) {
-                    unmet.push(format!("{step} {call} {cut:?}"));
-                }
-            }
+    /// Of these steps' calls, each with a crash that wasn't met.
+    pub fn unmet(&self, seen: &BTreeSet<(String, &'static str)>) -> Vec<String> {
+        let pairs = seen.iter().flat_map(|(step, call)| {
+            [Cut::Before, Cut::After].map(|cut| (step.clone(), *call, cut))
+        });
+        pairs
+            .filter(|pair| !self.met.contains(pair))
+            .map(|(step, call, cut)| format!("{cut:?} {call} of {step}"))
+            .collect()
+    }
+
+    /// Says in a line what came of it; fails with the story of each that failed.
+    pub fn judge(&self, began: Instant) {
+        let seconds = began.elapsed().as_secs_f64();
+        eprintln!(
+            "{} histories, {} effects and writes, {} failed, {seconds:.1} s",
+            self.run,
+            self.effects,
+            self.failed.len()
+        );
+        if std::env::var_os("COVERAGE").is_some() {
+            eprintln!("{}", self.coverage());
         }
-        unmet
+        let stories: Vec<String> = self
+            .failed
+            .iter()
+            .map(|(history, outcome)| story(history, outcome.clone()))
+            .collect();
+        assert!(stories.is_empty(), "\n{}", stories.concat());
     }
 }
 
-/// Runs all of these; fails with the story of the first ones that fail.
-pub fn all(seeds: Vec<u64>) -> Summary {
+/// Runs all of these seeds; fails with the story of the first ones that fail.
+pub fn all(seeds: &[u64]) {
     let began = Instant::now();
-    let summary = sweep(&seeds, ENOUGH);
-    let seconds = began.elapsed().as_secs_f64();
-    eprintln!(
-        "{} histories, {} effects and writes, {} failed, {seconds:.1} s",
-        summary.run,
-        summary.effects,
-        summary.failed.len()
-    );
-    if summary.failed.is_empty() {
-        return summary;
-    }
-    let mut stories = String::new();
-    for (seed, outcome) in &summary.failed {
-        stories.push_str(&story(*seed, outcome.clone()));
-    }
-    panic!("\n{stories}");
+    sweep(&|index| seeds.get(index).copied().map(History::of)).judge(began);
 }
 
 /// What happened, as short as it can be told.
-fn story(seed: u64, outcome: Outcome) -> String {
-    let (history, shown) = shrink(&History::of(seed), outcome);
+fn story(history: &History, outcome: Outcome) -> String {
+    let (shortest, shown) = shrink(history, outcome);
     let whole = std::env::var_os("SEED").is_some();
     let skipped = if whole {
         0
@@ -137,9 +140,11 @@ fn story(seed: u64, outcome: Outcome) -> String {
         shown.trace.len().saturating_sub(60)
     };
     format!(
-        "═══ seed {seed} fails: {}\n\nthe shortest history that does:\n{history}\nas it went:\n{}\n\
-         \nagain: SEED={seed} cargo test --test simulation every_history\n\n",
+        "═══ {} fails: {}\n\nthe shortest history that does:\n{shortest}\nas it went:\n{}\n\n\
+         again: SEED={} cargo test --test simulation every_history\n\n",
+        history.name,
         shown.violations.join("\n    "),
         shown.trace[skipped..].join("\n"),
+        history.seed,
     )
 }

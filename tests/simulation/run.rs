@@ -333,6 +333,8 @@ impl Driver {
                     world.runtime().unpause_by_hand(id.as_str());
                 });
             }
+            // Nobody would notice where nobody asks.
+            What::Sickens(_) if !world.asks_liveness(container) => {}
             What::Sickens(_) => runtime.sicken(id.as_str()),
             What::Busy(_) => {
                 world.watch.traffic.set_in_flight(&id, 3);
