@@ -30,9 +30,10 @@ impl WatchedRuntime {
         let (call, deadline) = (site.call, site.deadline);
         let watched = async {
             elsewhere().await;
-            self.watch.acts(call, deadline);
             act.await
         };
+        self.gate.alive().await;
+        self.watch.acts(call, deadline);
         let broken = |why| match why {
             Broken::Connection => RuntimeError::Unavailable {
                 call,

@@ -44,8 +44,9 @@ impl Traffic for WatchedTraffic {
     }
 
     async fn apply(&self, app: &AppName, routes: &AppRoutes) -> Result<Applied, TrafficError> {
+        self.gate.alive().await;
+        self.watch.acts("apply", Duration::ZERO);
         let apply = async {
-            self.watch.acts("apply", Duration::ZERO);
             self.watch.routes(app, routes);
             self.inner.apply(app, routes).await
         };
@@ -54,10 +55,9 @@ impl Traffic for WatchedTraffic {
     }
 
     async fn remove(&self, app: &AppName) -> Result<(), TrafficError> {
-        let remove = async {
-            self.watch.acts("remove", Duration::ZERO);
-            self.inner.remove(app).await
-        };
+        self.gate.alive().await;
+        self.watch.acts("remove", Duration::ZERO);
+        let remove = self.inner.remove(app);
         let site = self.site("withdraw-app", app);
         self.gate.pass(site, remove, broken).await
     }

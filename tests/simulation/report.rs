@@ -94,7 +94,9 @@ impl Summary {
 
     /// Of these steps' calls, each with a crash that wasn't met.
     pub fn unmet(&self, seen: &BTreeSet<(String, &'static str)>) -> Vec<String> {
-        let pairs = seen.iter().flat_map(|(step, call)| {
+        // What belongs to no step is a status, an event, a term; or was gone already.
+        let steps = seen.iter().filter(|(step, _)| step != "-");
+        let pairs = steps.flat_map(|(step, call)| {
             [Cut::Before, Cut::After].map(|cut| (step.clone(), *call, cut))
         });
         pairs

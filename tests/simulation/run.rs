@@ -16,7 +16,7 @@ use crate::nemesis::Met;
 use crate::world::{FOREIGN, World};
 
 /// Longest wait for effects that don't come.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(45);
 /// How long everything may take once it is left in peace: longer than any pause.
 const PEACE: Duration = Duration::from_secs(2 * 3600);
 

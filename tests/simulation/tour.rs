@@ -7,9 +7,7 @@ use crate::apps::{App, Service};
 use crate::doubles::cut::Cut;
 use crate::history::{Event, History, What, When};
 use crate::report::{Summary, sweep};
-
-/// More effects than any of these operations has.
-const EFFECTS: usize = 26;
+use crate::run::run;
 
 /// One kind of operation: what is there before, and what begins it.
 struct Stop {
@@ -105,6 +103,19 @@ fn stops() -> Vec<Stop> {
 }
 
 impl Stop {
+    /// What is there before it.
+    fn prelude(&self) -> History {
+        let mut prelude = self.history(None);
+        prelude.events.pop();
+        prelude
+    }
+
+    /// How many effects and writes it has.
+    fn effects(&self) -> usize {
+        let whole = run(&self.history(None)).effects;
+        whole.saturating_sub(run(&self.prelude()).effects)
+    }
+
     /// Its history without any fault, or with one.
     fn history(&self, fault: Option<(usize, Cut)>) -> History {
         let apart = When::After(Duration::from_secs(25));
@@ -137,7 +148,7 @@ pub fn tour() -> (Summary, Summary) {
     let calm: Vec<History> = stops.iter().map(|stop| stop.history(None)).collect();
     let mut crashes = Vec::new();
     for stop in &stops {
-        for effect in 0..EFFECTS {
+        for effect in 0..stop.effects() {
             for cut in [Cut::Before, Cut::After] {
                 crashes.push(stop.history(Some((effect, cut))));
             }
