@@ -76,6 +76,12 @@ fn bring_back(
     let now = health(snapshot, service);
     let again = match now {
         Health::Verified if !owes_withdrawal(snapshot, name) => return (Vec::new(), None),
+        Health::Unverified
+            if meant_to_restart(snapshot, name)
+                && restarts(snapshot, name) != RestartPolicy::Never =>
+        {
+            stop_and_start(name, service)
+        }
         Health::Verified | Health::Unverified => {
             let mut actions = vec![Action::Inspect {
                 service: name.clone(),
@@ -137,6 +143,22 @@ pub(super) fn wants_restart(
 pub(super) fn restarts(snapshot: &Snapshot, name: &ServiceName) -> RestartPolicy {
     let pinned = snapshot.pinned(name);
     pinned.map_or(RestartPolicy::Never, |pinned| pinned.spec.restart)
+}
+
+/// Whether a recovery set out to restart the service's container, for it failed its
+/// liveness, and didn't come to that. Nobody else remembers.
+fn meant_to_restart(snapshot: &Snapshot, name: &ServiceName) -> bool {
+    let recoveries = snapshot
+        .operations()
+        .filter(|operation| operation.request.verb == Verb::Recover);
+    let steps = recoveries.flat_map(|operation| operation.steps.iter().rev());
+    let mut of_it = steps.filter(|step| step.service.as_ref() == Some(name));
+    let last = of_it.find(|step| match step.kind {
+        StepKind::Start | StepKind::Publish => step.state == StepState::Succeeded,
+        StepKind::Stop => true,
+        _ => false,
+    });
+    last.is_some_and(|step| step.kind == StepKind::Stop)
 }
 
 /// Whether it was us who stopped the service's container, to start it again, and
