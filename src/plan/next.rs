@@ -2,19 +2,14 @@
 
 use std::time::Duration;
 
-use crate::manifest::ServiceName;
-use crate::runtime::Container;
 use crate::sabotage::{self, Defect};
-use crate::state::{
-    ContainerId, Inhibition, InhibitionReason, OperationId, OutcomeKind, StepKind, StepState, Verb,
-    labels,
-};
+use crate::state::{OperationId, OutcomeKind, StepKind, StepState, Verb};
 
 use super::hold::{lost_ownership, lost_records};
 use super::policy::LOOK_AGAIN;
 use super::repair::{repair, withdrawals};
 use super::request::{keep_stopped, roll_back_failed};
-use super::sequence::{drain, remove, retire_container};
+use super::sequence::{leftovers, remove};
 use super::{Action, Answer, Desired, Due, Pending, Snapshot, answer, routes};
 
 /// What a pass does first. After it, look again.
@@ -77,11 +72,11 @@ fn undisturbed(snapshot: &Snapshot) -> Next {
     if let Some(hold) = lost_records(snapshot) {
         return hold;
     }
-    // A stop takes what is left over with it, and doesn't wait until that is gone.
-    if let Some((pending, stop)) = snapshot.requests.first().and_then(|it| stops(snapshot, it))
+    // It takes what is left over with it, and doesn't wait until that is gone.
+    if let Some(pending) = snapshot.requests.iter().find(|it| it.ends())
         && snapshot.removal().is_none()
     {
-        return Next::Answer(pending, stop);
+        return Next::Answer(pending.clone(), answer(snapshot, pending));
     }
     let leftovers = leftovers(snapshot);
     if !leftovers.is_empty() {
@@ -111,12 +106,6 @@ fn undisturbed(snapshot: &Snapshot) -> Next {
         },
         Desired::App { .. } | Desired::Invalid { .. } => upkeep(snapshot, None),
     }
-}
-
-/// The request and its answer, if it asks to stop.
-fn stops(snapshot: &Snapshot, pending: &Pending) -> Option<(Pending, Answer)> {
-    let (_, asked) = pending.asked.as_ref().ok()?;
-    (asked.request().verb == Verb::Stop).then(|| (pending.clone(), answer(snapshot, pending)))
 }
 
 fn absent(snapshot: &Snapshot) -> Next {
@@ -219,44 +208,4 @@ fn unconfirmed(snapshot: &Snapshot) -> bool {
     let mut begun = changes.filter(|step| step.started_at.is_some());
     let last = begun.next();
     last.is_some_and(|step| step.kind == StepKind::Traffic && step.state == StepState::Failed)
-}
-
-/// What is left over of this app: superseded generations that have to be retired, and
-/// containers that no record names.
-pub(super) fn leftovers(snapshot: &Snapshot) -> Vec<Action> {
-    let active = &snapshot.records.active.services;
-    let named = |id: &ContainerId| active.values().any(|service| &service.container == id);
-    let markers = snapshot.records.inhibitions.iter();
-    let superseded = markers.filter(|inhibition| {
-        inhibition.reason == InhibitionReason::RetirementPending && !named(&inhibition.container)
-    });
-    let nameless = snapshot.containers.iter().filter(|container| {
-        let marked = |it: &&Inhibition| it.container == container.id;
-        !named(&container.id) && !superseded.clone().any(|it| marked(&it))
-    });
-    let retired = superseded
-        .clone()
-        .flat_map(|marker| retire_superseded(&marker.service, &marker.container));
-    retired.chain(nameless.filter_map(sweep)).collect()
-}
-
-/// With grace, and only once it is confirmed that nobody is sent there. One that is
-/// gone already only leaves its marker behind.
-fn retire_superseded(service: &ServiceName, container: &ContainerId) -> [Action; 3] {
-    let confirmed = Action::Traffic {
-        service: Some(service.clone()),
-    };
-    [
-        confirmed,
-        drain(service, container),
-        retire_container(service, container),
-    ]
-}
-
-fn sweep(container: &Container) -> Option<Action> {
-    Some(Action::Sweep {
-        service: container.labels.get(labels::SERVICE)?.parse().ok()?,
-        container: container.id.clone(),
-        name: container.name.clone(),
-    })
 }

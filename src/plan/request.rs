@@ -7,9 +7,10 @@ use crate::state::{
 };
 
 use super::health::{Health, health};
-use super::next::leftovers;
 use super::secrets::outdated;
-use super::sequence::{create, remove, retire, start_again, stop_and_start, verify, withdraw};
+use super::sequence::{
+    create, leftovers, remove, retire, start_again, stop_and_start, verify, withdraw,
+};
 use super::{Action, Desired, Snapshot};
 
 /// A request that waits for its answer.
@@ -19,6 +20,13 @@ pub struct Pending {
     pub key: String,
     /// Its ID and what it asks, or why it can't be read.
     pub asked: Result<(OperationId, Asked), RequestError>,
+}
+
+impl Pending {
+    /// Whether it asks to stop or to remove.
+    pub(super) fn ends(&self) -> bool {
+        self.asked.as_ref().is_ok_and(|(_, asked)| asked.ends())
+    }
 }
 
 /// What a request leads to.
@@ -147,12 +155,13 @@ fn stop(snapshot: &Snapshot) -> Vec<Action> {
     actions
 }
 
-/// Stops again what somebody revived while the app is stopped.
+/// Retires again what somebody revived while the app is stopped, and what couldn't be
+/// removed then.
 pub(super) fn keep_stopped(snapshot: &Snapshot) -> Vec<Action> {
     let mut actions = Vec::new();
     for (name, service) in &snapshot.records.active.services {
-        let container = snapshot.container(&service.container);
-        if container.is_some_and(|container| container.state.may_run()) {
+        // One that ended and wasn't removed is what a stop left half done.
+        if snapshot.container(&service.container).is_some() {
             actions.push(withdraw(name, None));
             actions.push(retire(name, service, false));
         }
