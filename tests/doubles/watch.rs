@@ -147,7 +147,7 @@ impl Watch {
     /// passed since it was asked is forgiven.
     pub fn acts(&self, what: &str, deadline: Duration) {
         let least = deadline.saturating_sub(Duration::from_millis(100));
-        if self.authority.permit(least).is_err() {
+        if self.authority.left().is_none_or(|left| left < least) {
             self.note(format!("13: {what} without leadership"));
         }
     }

@@ -159,16 +159,6 @@ fn mishaps() -> Vec<History> {
             ],
         ),
         mishap(
-            "an inhibited container that is asked to start",
-            vec![
-                long(writes("web:1")),
-                long(writes("web:2")),
-                at(4, What::Cut(Cut::Refused)),
-                at(2, What::Dies(0, 1)),
-                now(ask(1, "verb: start")),
-            ],
-        ),
-        mishap(
             "a request again",
             vec![
                 long(plain("web:1")),
@@ -198,14 +188,26 @@ fn mishaps() -> Vec<History> {
             ],
         ));
     }
-    for offset in 0..5 {
+    for effect in 4..8 {
+        all.push(mishap(
+            &format!("an inhibited container that is asked to start, {effect}"),
+            vec![
+                long(writes("web:1")),
+                long(writes("web:2")),
+                at(effect, What::Cut(Cut::Refused)),
+                at(2, What::Dies(0, 1)),
+                now(ask(1, "verb: start")),
+            ],
+        ));
+    }
+    for (offset, effect) in (0..5).flat_map(|offset| [(offset, 5), (offset, 6)]) {
         let later = When::After(Duration::from_secs(25 + offset));
         all.push(mishap(
-            &format!("a leadership that runs out meanwhile, {offset}"),
+            &format!("a leadership that runs out meanwhile, {offset} {effect}"),
             vec![
                 long(writes("web:lingers")),
                 (later, writes("web:2")),
-                at(4, What::Cut(Cut::Hangs)),
+                at(effect, What::Cut(Cut::Hangs)),
                 now(What::StoreAway(Duration::from_secs(90))),
             ],
         ));
