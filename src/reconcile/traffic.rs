@@ -31,7 +31,9 @@ impl Run<'_> {
         // From here on its recorded binds are stale: nobody may serve them.
         if let Some(active) = self.active.services.get_mut(service) {
             active.verified = None;
-            active.binds.clear();
+            if !sabotage::has(Defect::StaleBindsReused) {
+                active.binds.clear();
+            }
         }
         // What is ended on purpose isn't found dead.
         self.ctx.follow(self.app, &self.active, &self.revisions);

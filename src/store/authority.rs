@@ -90,6 +90,12 @@ impl Authority {
         }
     }
 
+    /// How long leadership lasts unless it is renewed; `None` when it isn't held.
+    pub fn left(&self) -> Option<Duration> {
+        let until = self.0.borrow().as_ref().map(|term| term.until)?;
+        until.checked_duration_since(Instant::now())
+    }
+
     /// Whether leadership is held now.
     pub fn holds(&self) -> bool {
         self.permit(Duration::ZERO).is_ok()

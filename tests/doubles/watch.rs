@@ -1,19 +1,24 @@
 //! What the doubles notice: moments at which an invariant didn't hold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use podherd::manifest::AppName;
-use podherd::runtime::{EffectLog, Labels, MemoryRuntime};
+use jiff::Timestamp;
+use podherd::manifest::{AppName, Protocol, ServiceName};
+use podherd::runtime::{EffectLog, Labels, MemoryRuntime, Reply};
 use podherd::state::{
-    Active, BindClaim, ContainerId, Inhibition, InhibitionReason, Intent, Keys, Operation,
-    Ownership, Record, StepKind, StepState, Verb, Wish, decode, labels,
+    Active, ActiveService, Bind, BindClaim, ContainerId, Inhibition, InhibitionReason, Intent,
+    Keys, Operation, Ownership, Record, StepKind, StepState, Verb, Wish, decode, labels,
 };
 use podherd::store::{Authority, MemoryStore, Range};
 use podherd::traffic::{AppRoutes, MemoryTraffic};
 
 use super::cut::Site;
+
+/// An execution of a container, and an address of it.
+type Execution = (ContainerId, Option<Timestamp>, SocketAddr);
 
 /// Looks at all doubles at once.
 #[derive(Debug, Clone)]
@@ -26,6 +31,8 @@ pub struct Watch {
     /// The authority of the controller that runs now.
     pub authority: Authority,
     found: Arc<Mutex<Vec<String>>>,
+    /// Every execution that a probe found ready, with where it asked.
+    ready: Arc<Mutex<Option<BTreeSet<Execution>>>>,
     /// The newest journal of each app.
     journals: Arc<Mutex<BTreeMap<String, Operation>>>,
     /// How long the preflight's look at an image takes.
@@ -51,6 +58,7 @@ impl Watch {
             effects,
             authority,
             found: Arc::default(),
+            ready: Arc::default(),
             journals: Arc::default(),
             pulls_take: Arc::default(),
             network_removals_take: Arc::default(),
@@ -139,7 +147,7 @@ impl Watch {
     /// passed since it was asked is forgiven.
     pub fn acts(&self, what: &str, deadline: Duration) {
         let least = deadline.saturating_sub(Duration::from_millis(100));
-        if self.authority.permit(least).is_err() {
+        if self.authority.left().is_none_or(|left| left < least) {
             self.note(format!("13: {what} without leadership"));
         }
     }
@@ -297,28 +305,59 @@ impl Watch {
                 continue;
             }
             publishes = true;
-            let container = self.runtime.container(service.container.as_str());
-            if container
-                .as_ref()
-                .and_then(|container| container.started_at)
-                != service.verified
-            {
-                wrong.push(format!(
-                    "6: ACTIVE of {name} names an execution that isn't there"
-                ));
-            }
-            for bind in &service.binds {
-                let (reply, who) = self.runtime.reply_at(bind.address(), bind.protocol);
-                if reply != podherd::runtime::Reply::Fine
-                    || who.as_ref() != Some(&service.container)
-                {
-                    wrong.push(format!(
-                        "7: ACTIVE of {name} names a bind that doesn't answer"
-                    ));
-                }
-            }
+            wrong.extend(self.unproven(name, service));
         }
         (publishes, wrong)
+    }
+
+    /// What of a service that is to be published was never seen to be ready.
+    fn unproven(&self, name: &ServiceName, service: &ActiveService) -> Vec<String> {
+        let mut wrong = Vec::new();
+        if let Some(ready) = &*self.ready.lock().unwrap() {
+            let seen = |bind: &Bind| {
+                let execution = (service.container.clone(), service.verified, bind.address());
+                ready.contains(&execution)
+            };
+            if !service.binds.iter().all(seen) {
+                wrong.push(format!("6: {name} is published, and was never seen ready"));
+            }
+            return wrong;
+        }
+        let container = self.runtime.container(service.container.as_str());
+        let started = container.and_then(|container| container.started_at);
+        if started != service.verified {
+            wrong.push(format!(
+                "6: ACTIVE of {name} names an execution that isn't there"
+            ));
+        }
+        for bind in &service.binds {
+            let (reply, who) = self.runtime.reply_at(bind.address(), bind.protocol);
+            if reply != Reply::Fine || who.as_ref() != Some(&service.container) {
+                wrong.push(format!(
+                    "7: ACTIVE of {name} names a bind that doesn't answer"
+                ));
+            }
+        }
+        wrong
+    }
+
+    /// From now on it is remembered which executions a probe found ready, since they may
+    /// end at any moment after it.
+    pub fn remember_ready(&self) {
+        *self.ready.lock().unwrap() = Some(BTreeSet::new());
+    }
+
+    /// A probe has asked at this address.
+    pub fn probed(&self, address: SocketAddr) {
+        let (reply, who) = self.runtime.reply_at(address, Protocol::Tcp);
+        let Some(container) = who.filter(|_| reply == Reply::Fine) else {
+            return;
+        };
+        let found = self.runtime.container(container.as_str());
+        let started = found.and_then(|found| found.started_at);
+        if let Some(ready) = &mut *self.ready.lock().unwrap() {
+            ready.insert((container, started, address));
+        }
     }
 
     /// The graph is about to change: it may name only what ACTIVE calls verified.

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::doubles::cut::Gate;
 use crate::doubles::store::RecordingStore;
+use crate::doubles::watch::Watch;
 
 /// How the way to the store is.
 #[derive(Debug, Clone, Default)]
@@ -130,6 +131,7 @@ impl Store for StoreLine {
 #[derive(Debug)]
 pub struct ProbeLine {
     pub inner: podherd::probe::MemoryProber,
+    pub watch: Watch,
     pub gate: Gate,
 }
 
@@ -137,11 +139,13 @@ pub struct ProbeLine {
 impl Prober for ProbeLine {
     async fn http(&self, address: SocketAddr, path: &str) -> Result<u16, NoAnswer> {
         self.gate.alive().await;
+        self.watch.probed(address);
         self.inner.http(address, path).await
     }
 
     async fn tcp(&self, address: SocketAddr) -> Result<(), NoAnswer> {
         self.gate.alive().await;
+        self.watch.probed(address);
         self.inner.tcp(address).await
     }
 }

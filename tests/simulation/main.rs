@@ -39,7 +39,7 @@ use run::run;
 /// Seeds that failed once.
 const REGRESSIONS: &str = include_str!("regressions.txt");
 /// How many seeds are run unless `SEEDS` says otherwise.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 150;
 
 #[test]
 fn a_seed_is_the_same_history_every_time() {

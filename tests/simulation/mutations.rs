@@ -8,16 +8,18 @@ use podherd::sabotage::{Defect, choose};
 use crate::history::History;
 use crate::run::run;
 
-/// Seeds in which a defect has to be found.
-const WITHIN: u64 = 150;
+/// Seeds in which a defect has to be found that the tour's plans don't find.
+const WITHIN: u64 = 60;
 
-/// The first seed that finds the defect, and what it finds.
-fn found(defect: Defect) -> Option<(u64, String)> {
+/// The first history that finds the defect, and what it finds.
+fn found(defect: Defect) -> Option<(String, String)> {
     choose(Some(defect));
-    let found = (0..WITHIN).find_map(|seed| {
-        let outcome = run(&History::of(seed));
+    let plans = crate::tour::plans().into_iter();
+    let mut histories = plans.chain((0..WITHIN).map(History::of));
+    let found = histories.find_map(|history| {
+        let outcome = run(&history);
         let first = outcome.violations.into_iter().next()?;
-        Some((seed, first))
+        Some((history.name, first))
     });
     choose(None);
     found
@@ -39,7 +41,7 @@ fn each_deliberate_defect_is_found() {
             scope.spawn(|| {
                 while let Some(defect) = defects.get(next.fetch_add(1, Ordering::Relaxed)) {
                     match found(**defect) {
-                        Some((seed, what)) => eprintln!("{defect:?}: seed {seed}: {what}"),
+                        Some((history, what)) => eprintln!("{defect:?}: {history}: {what}"),
                         None => survivors.lock().unwrap().push(**defect),
                     }
                 }

@@ -65,6 +65,7 @@ fn controller(world: &World, gate: &Gate, adopt: bool) -> Controller {
     });
     let prober: Arc<dyn Prober> = Arc::new(ProbeLine {
         inner: MemoryProber::new(watch.runtime.clone()),
+        watch: watch.clone(),
         gate: gate.clone(),
     });
     let seed = world.nemesis.chance(crate::chance::Chance::seed);

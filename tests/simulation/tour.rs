@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::apps::{App, Service};
 use crate::doubles::cut::Cut;
-use crate::history::{Event, History, What, When};
+use crate::history::{Amnesia, Event, History, What, When};
 use crate::report::{Summary, sweep};
 use crate::run::run;
 
@@ -94,6 +94,7 @@ fn stops() -> Vec<Stop> {
         stop("dies", vec![plain("web:1")], What::Dies(0, 1)),
         stop("removed", vec![plain("web:1")], What::Removed(0)),
         stop("moved", vec![plain("web:1")], What::Restarted(0, true)),
+        stop("restarted", vec![plain("web:1")], What::Restarted(0, false)),
         stop(
             "sickens",
             vec![with("web:1", |web| web.liveness = true)],
@@ -142,10 +143,99 @@ impl Stop {
     }
 }
 
+/// What needs two things to go wrong at the right moment.
+fn mishaps() -> Vec<History> {
+    let writes = |image| with(image, |web| web.volume = true);
+    let long = |what| (When::After(Duration::from_secs(25)), what);
+    let at = |effect, what| (When::AtEffect(effect), what);
+    let now = |what| (When::After(Duration::ZERO), what);
+    let mut all = vec![
+        mishap(
+            "a withdrawal that nobody confirms",
+            vec![
+                long(plain("web:1")),
+                long(What::PlaneStuck(Duration::from_secs(90))),
+                now(plain("web:2")),
+            ],
+        ),
+        mishap(
+            "a request again",
+            vec![
+                long(plain("web:1")),
+                long(ask(1, "verb: restart")),
+                long(ask(1, "verb: restart")),
+            ],
+        ),
+        History {
+            amnesia: Some(Amnesia::Some),
+            ..mishap(
+                "an older store",
+                vec![long(plain("web:1")), long(plain("web:2"))],
+            )
+        },
+    ];
+    for effect in 0..7 {
+        all.push(mishap(
+            &format!("a lost reply, {effect}"),
+            vec![long(plain("web:1")), at(effect, What::Cut(Cut::LosesReply))],
+        ));
+        all.push(mishap(
+            &format!("a refusal, {effect}"),
+            vec![
+                long(writes("web:1")),
+                long(writes("web:2")),
+                at(effect, What::Cut(Cut::Refused)),
+            ],
+        ));
+    }
+    for effect in 4..8 {
+        all.push(mishap(
+            &format!("an inhibited container that is asked to start, {effect}"),
+            vec![
+                long(writes("web:1")),
+                long(writes("web:2")),
+                at(effect, What::Cut(Cut::Refused)),
+                at(2, What::Dies(0, 1)),
+                now(ask(1, "verb: start")),
+            ],
+        ));
+    }
+    for (offset, effect) in (0..5).flat_map(|offset| [(offset, 5), (offset, 6)]) {
+        let later = When::After(Duration::from_secs(25 + offset));
+        all.push(mishap(
+            &format!("a leadership that runs out meanwhile, {offset} {effect}"),
+            vec![
+                long(writes("web:lingers")),
+                (later, writes("web:2")),
+                at(effect, What::Cut(Cut::Hangs)),
+                now(What::StoreAway(Duration::from_secs(90))),
+            ],
+        ));
+    }
+    all
+}
+
+fn mishap(name: &str, events: Vec<(When, What)>) -> History {
+    let events = events.into_iter();
+    History {
+        name: format!("tour: {name}"),
+        seed: 1,
+        events: events.map(|(when, what)| Event { when, what }).collect(),
+        amnesia: None,
+    }
+}
+
+/// Each kind of operation when all is well, and each mishap.
+pub fn plans() -> Vec<History> {
+    let stops = stops();
+    let calm = stops.iter().map(|stop| stop.history(None));
+    calm.chain(mishaps()).collect()
+}
+
 /// The whole tour: what each operation does when all is well, and with all its crashes.
 pub fn tour() -> (Summary, Summary) {
     let stops = stops();
-    let calm: Vec<History> = stops.iter().map(|stop| stop.history(None)).collect();
+    let calm = plans();
     let mut crashes = Vec::new();
     for stop in &stops {
         for effect in 0..stop.effects() {

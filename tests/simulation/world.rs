@@ -80,6 +80,7 @@ impl World {
             effects,
             nobody(),
         );
+        watch.remember_ready();
         let shm = std::path::Path::new("/dev/shm");
         let host = match tempfile::tempdir_in(shm) {
             Ok(host) => host,
