@@ -1,0 +1,180 @@
+//! The in-memory runtime and a real Podman give the same answers.
+
+use std::collections::HashMap;
+use std::net::{TcpListener, UdpSocket};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use podherd::clock::SystemClock;
+use podherd::manifest::Protocol;
+use podherd::runtime::{
+    Behaviour, EffectLog, MemoryImage, MemoryRuntime, Podman, Runtime as ContainerRuntime,
+};
+use tokio::runtime::Builder;
+
+use crate::model::runtime::{self, Backend, Call, Hand, Kind};
+use crate::model::{Played, agree_on, seeds};
+use crate::support::{Net, Sandbox, podman};
+
+/// Sequences of an ordinary run.
+const USUAL: u64 = 12;
+
+#[test]
+fn random_calls_are_answered_alike() {
+    agree_on(seeds(USUAL), runtime::sequence, play);
+}
+
+fn play(calls: &[Call]) -> Played {
+    Played {
+        double: on_the_double(calls),
+        real: on_the_real_one(calls),
+    }
+}
+
+fn on_the_real_one(calls: &[Call]) -> Vec<String> {
+    /// One Podman for all tests here; one sequence at a time.
+    static REAL: LazyLock<Mutex<(podman::Podman, Sandbox)>> = LazyLock::new(|| {
+        let sandbox = Sandbox::new(Net::Own);
+        Mutex::new((podman::Podman::start(&sandbox), sandbox))
+    });
+    let (service, sandbox) = &*REAL.lock().unwrap_or_else(PoisonError::into_inner);
+    sandbox.in_network(|| {
+        let real = Real {
+            client: Podman::connect(&service.url()).unwrap(),
+            service,
+            sandbox,
+            listeners: Mutex::default(),
+        };
+        let tokio = Builder::new_current_thread().enable_all().build().unwrap();
+        tokio.block_on(runtime::play(&real, calls))
+    })
+}
+
+struct Real<'s> {
+    client: Podman,
+    service: &'s podman::Podman,
+    sandbox: &'s Sandbox,
+    listeners: Mutex<HashMap<(Protocol, u16), Listener>>,
+}
+
+/// A socket that holds a port.
+enum Listener {
+    Tcp { _socket: TcpListener },
+    Udp { _socket: UdpSocket },
+}
+
+impl Real<'_> {
+    fn listeners(&self) -> MutexGuard<'_, HashMap<(Protocol, u16), Listener>> {
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Backend for Real<'_> {
+    fn runtime(&self) -> &dyn ContainerRuntime {
+        &self.client
+    }
+
+    async fn by_hand(&self, hand: Hand, name: &str) {
+        let arguments: &[&str] = match hand {
+            Hand::Pause => &["pause", name],
+            Hand::Unpause => &["unpause", name],
+            Hand::Kill => &["kill", name],
+            Hand::Start => &["start", name],
+            Hand::Restart => &["restart", "--time", "1", name],
+            Hand::Remove => &["rm", "--force", "--time", "0", name],
+        };
+        self.service.output(self.sandbox, arguments);
+    }
+
+    fn occupy(&self, protocol: Protocol, port: u16) {
+        let address = ("127.0.0.1", port);
+        let listener = match protocol {
+            Protocol::Tcp => TcpListener::bind(address).map(|_socket| Listener::Tcp { _socket }),
+            Protocol::Udp => UdpSocket::bind(address).map(|_socket| Listener::Udp { _socket }),
+        };
+        // A container may have the port.
+        if let Ok(listener) = listener {
+            self.listeners().insert((protocol, port), listener);
+        }
+    }
+
+    fn leave(&self, protocol: Protocol, port: u16) {
+        self.listeners().remove(&(protocol, port));
+    }
+
+    async fn tag(&self, reference: &str, name: &str) {
+        self.service.run(self.sandbox, &["tag", reference, name]);
+    }
+
+    async fn untag(&self, name: &str) {
+        // Of the image with that name just that name, and not all of its names.
+        self.service.output(self.sandbox, &["untag", name, name]);
+    }
+}
+
+/// In a time of its own, which moves only when there is nothing else to do.
+fn on_the_double(calls: &[Call]) -> Vec<String> {
+    let tokio = Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
+    let double = MemoryRuntime::new(Arc::new(SystemClock), EffectLog::new());
+    for kind in Kind::ALL {
+        double.load_image(kind.reference(), image(kind));
+    }
+    double.set_registry_down(true);
+    let answers = async { runtime::play(&Double(double), calls).await };
+    tokio.unwrap().block_on(answers)
+}
+
+fn image(kind: Kind) -> MemoryImage {
+    let image = MemoryImage::new(kind.reference()).prints(kind.line());
+    match kind {
+        Kind::Web | Kind::None => image,
+        Kind::Stubborn => image.behaves(Behaviour::IgnoresTerm),
+        Kind::Exits => image.behaves(Behaviour::ExitsAtOnce(3)),
+        Kind::Healthy => image.healthcheck(),
+    }
+}
+
+struct Double(MemoryRuntime);
+
+#[async_trait]
+impl Backend for Double {
+    fn runtime(&self) -> &dyn ContainerRuntime {
+        &self.0
+    }
+
+    async fn by_hand(&self, hand: Hand, name: &str) {
+        match hand {
+            Hand::Pause => self.0.pause_by_hand(name),
+            Hand::Unpause => self.0.unpause_by_hand(name),
+            Hand::Kill => self.0.crash(name, 137),
+            Hand::Start => self.0.start_by_hand(name),
+            Hand::Restart => self.0.restart_by_hand(name, None),
+            Hand::Remove => self.0.remove_by_hand(name),
+        }
+    }
+
+    fn occupy(&self, protocol: Protocol, port: u16) {
+        self.0.occupy_port(protocol, port);
+    }
+
+    fn leave(&self, protocol: Protocol, port: u16) {
+        self.0.free_port(protocol, port);
+    }
+
+    async fn tag(&self, reference: &str, name: &str) {
+        let kind = Kind::ALL
+            .into_iter()
+            .find(|kind| kind.reference() == reference);
+        self.0.load_image(name, image(kind.unwrap()));
+    }
+
+    async fn untag(&self, name: &str) {
+        self.0.prune_image(name);
+    }
+}
