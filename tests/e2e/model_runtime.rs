@@ -12,8 +12,8 @@ use podherd::runtime::{
 };
 use tokio::runtime::Builder;
 
-use crate::model::runtime::{self, Backend, Call, Hand, Kind};
-use crate::model::{Played, agree_on, seeds};
+use crate::model::runtime::{self, Backend, Call, Hand, Kind, Made};
+use crate::model::{Played, agree, agree_on, seeds};
 use crate::support::{Net, Sandbox, podman};
 
 /// Sequences of an ordinary run.
@@ -22,6 +22,52 @@ const USUAL: u64 = 12;
 #[test]
 fn random_calls_are_answered_alike() {
     agree_on(seeds(USUAL), runtime::sequence, play);
+}
+
+/// The web image, run as it is.
+fn web() -> [Call; 2] {
+    [Call::Create("c0", Made::default()), Call::Start("c0")]
+}
+
+#[test]
+fn of_all_that_a_create_misses_it_names_the_secret() {
+    let wrong = Made {
+        networks: vec!["n0"],
+        secret_env: Some("s0"),
+        ..Made::default()
+    };
+    let no_network = Made {
+        secret_env: None,
+        ..wrong.clone()
+    };
+    agree(
+        &[
+            Call::Create("c0", Made::default()),
+            Call::Create("c0", wrong),
+            Call::Create("c0", no_network),
+            Call::Create("c0", Made::default()),
+        ],
+        play,
+    );
+}
+
+#[test]
+fn what_is_no_signal_is_refused_as_long_as_the_container_runs() {
+    let signal = |name| Call::Signal("c0", name);
+    let calls = [signal("NONE"), signal("KILL"), signal("NONE")];
+    agree(&[web().as_slice(), &calls].concat(), play);
+}
+
+#[test]
+fn a_paused_container_is_neither_started_nor_entered() {
+    let calls = [
+        Call::ByHand(Hand::Pause, "c0"),
+        Call::Start("c0"),
+        Call::Exec("c0"),
+        Call::ByHand(Hand::Unpause, "c0"),
+        Call::Exec("c0"),
+    ];
+    agree(&[web().as_slice(), &calls].concat(), play);
 }
 
 fn play(calls: &[Call]) -> Played {

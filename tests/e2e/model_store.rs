@@ -8,8 +8,8 @@ use etcd_client::{Client, CompactionOptions};
 use podherd::store::{EtcdOptions, EtcdStore, LeaseId, MemoryStore, Store};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::model::store::{self, Backend, Call, TooSlow};
-use crate::model::{Played, agree_on, seeds};
+use crate::model::store::{self, Backend, Call, TooSlow, When, Which, Write};
+use crate::model::{Played, agree, agree_on, seeds};
 use crate::support::{Etcd, Net, Sandbox};
 
 /// Sequences of an ordinary run.
@@ -20,6 +20,72 @@ const TRIES: usize = 10;
 #[test]
 fn random_calls_are_answered_alike() {
     agree_on(seeds(USUAL), store::sequence, play);
+}
+
+#[test]
+fn a_key_without_a_name_is_refused() {
+    agree(
+        &[
+            Call::Read(vec![Which::Prefix("a"), Which::Key("")]),
+            Call::Commit(Vec::new(), vec![Write::Delete("")]),
+            Call::Commit(vec![When::Absent("")], Vec::new()),
+        ],
+        play,
+    );
+}
+
+#[test]
+fn a_put_and_a_delete_of_everything_are_no_duplicates() {
+    agree(
+        &[
+            Call::Commit(
+                Vec::new(),
+                vec![Write::Put("a0", 1), Write::DeletePrefix("")],
+            ),
+            Call::Commit(
+                Vec::new(),
+                vec![Write::DeletePrefix(""), Write::Put("a0", 2)],
+            ),
+            Call::Commit(
+                Vec::new(),
+                vec![Write::DeletePrefix("a"), Write::Put("a0", 3)],
+            ),
+            Call::Read(vec![Which::Prefix("")]),
+        ],
+        play,
+    );
+}
+
+#[test]
+fn a_lease_that_was_granted_for_no_time_lives_for_a_second() {
+    agree(
+        &[
+            Call::Grant(store::SHORT, 0),
+            Call::Commit(Vec::new(), vec![Write::PutLeased("a", store::SHORT)]),
+            Call::KeepAlive(store::SHORT),
+            Call::Read(vec![Which::Key("a")]),
+            Call::Outlive,
+            Call::Read(vec![Which::Key("a")]),
+        ],
+        play,
+    );
+}
+
+/// etcd itself would begin at that revision, and leave out what was deleted there.
+#[test]
+fn a_watch_from_the_very_revision_that_was_compacted_is_told_so() {
+    agree(
+        &[
+            Call::Commit(Vec::new(), vec![Write::Put("a", 1)]),
+            Call::Commit(Vec::new(), vec![Write::Delete("a")]),
+            Call::Compact(0),
+            Call::Watch(0, "a", 1),
+            Call::Watch(1, "a", 0),
+            Call::Drain(0),
+            Call::Drain(1),
+        ],
+        play,
+    );
 }
 
 fn play(calls: &[Call]) -> Played {

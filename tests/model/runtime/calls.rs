@@ -113,10 +113,7 @@ fn call(random: &mut Rng) -> Call {
     match random.u8(..100) {
         0..=11 => Call::Create(name, made(random)),
         12..=27 => Call::Start(name),
-        28..=37 => Call::Signal(
-            name,
-            one_of(random, &["SIGTERM", "SIGKILL", "SIGTERM", "NONE"]),
-        ),
+        28..=37 => Call::Signal(name, one_of(random, &SIGNALS)),
         38..=39 => Call::WaitStopped(name),
         40..=49 => Call::Remove(name, random.bool()),
         50 => Call::Inspect(name),
