@@ -55,6 +55,7 @@ pub fn agree_on<C: Clone + Debug>(
 ) {
     let mut failures = Vec::new();
     for seed in seeds {
+        eprintln!("seed {seed}");
         if let Some(history) = disagreement(sequence(seed), &mut play) {
             let failure = format!(
                 "seed {seed} (alone: MODEL_SEEDS={seed}..{})\n{history}",

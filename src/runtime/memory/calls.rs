@@ -152,11 +152,15 @@ impl Runtime for MemoryRuntime {
         self.call(Call::Start, &name, || {
             let started = self.with(|world| {
                 let record = world.find(id.as_str()).ok_or_else(|| no_container(id))?;
-                if record.state == ContainerState::Paused {
-                    return Err(RuntimeError::Refused {
-                        call: Call::Start.name(),
-                        message: "the container is paused".to_owned(),
-                    });
+                match record.state {
+                    ContainerState::Running => return Ok(Start::WasRunning),
+                    ContainerState::Paused => {
+                        return Err(RuntimeError::Refused {
+                            call: Call::Start.name(),
+                            message: "the container is paused".to_owned(),
+                        });
+                    }
+                    _ => {}
                 }
                 if let Some(secret) = world.secrets.missing_env(&record.spec) {
                     return Err(RuntimeError::NotFound {
@@ -236,10 +240,12 @@ impl Runtime for MemoryRuntime {
         self.call(Call::Remove, &name, || {
             let removed = self.with(|world| match world.find(id.as_str()) {
                 None => Ok(false),
-                Some(record) if record.is_up() && !force => Err(RuntimeError::Refused {
-                    call: Call::Remove.name(),
-                    message: format!("{} is running", record.spec.name),
-                }),
+                Some(record) if record.is_up() && (!force || record.never_leaves()) => {
+                    Err(RuntimeError::Refused {
+                        call: Call::Remove.name(),
+                        message: format!("{} is running", record.spec.name),
+                    })
+                }
                 Some(_) => {
                     world.remove(id.as_str());
                     Ok(true)

@@ -24,6 +24,8 @@ pub enum Behaviour {
     IgnoresTerm,
     /// Leaves that long after it was asked to.
     SlowToLeave(Duration),
+    /// Nothing ends it, as a process that hangs in the kernel.
+    NeverLeaves,
 }
 
 /// An image of the in-memory runtime.

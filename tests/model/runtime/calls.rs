@@ -1,5 +1,6 @@
 //! The calls, and how they follow from a seed.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use fastrand::Rng;
@@ -14,6 +15,31 @@ pub const SECRETS: [&str; 2] = ["s0", "s1"];
 const PORTS: [u16; 2] = [20_101, 20_102];
 const SIGNALS: [&str; 5] = ["SIGTERM", "SIGTERM", "SIGKILL", "KILL", "NONE"];
 const PROTOCOLS: [Protocol; 2] = [Protocol::Tcp, Protocol::Udp];
+const HANDS: [Hand; 8] = [
+    Hand::Pause,
+    Hand::Pause,
+    Hand::Unpause,
+    Hand::Unpause,
+    Hand::Kill,
+    Hand::Start,
+    Hand::Restart,
+    Hand::Remove,
+];
+const KINDS: [Kind; 7] = [
+    Kind::Web,
+    Kind::Web,
+    Kind::Web,
+    Kind::Stubborn,
+    Kind::Exits,
+    Kind::Healthy,
+    Kind::Healthy,
+];
+const POLICIES: [PullPolicy; 4] = [
+    PullPolicy::Never,
+    PullPolicy::IfNotPresent,
+    PullPolicy::IfTagChanged,
+    PullPolicy::Always,
+];
 /// A reference to a registry that can't be reached; people tag a local image with it.
 pub const FOREIGN: &str = "127.0.0.1:1/web:1";
 const NOBODY: &str = "localhost/nobody:1";
@@ -97,118 +123,168 @@ pub struct Made {
 
 /// The calls that follow from a seed.
 pub fn sequence(seed: u64) -> Vec<Call> {
-    let random = &mut Rng::with_seed(seed);
-    let count = random.usize(8..30);
-    let mut calls = Vec::new();
-    for name in &CONTAINERS[..2] {
-        calls.extend([Call::Create(name, made(random)), Call::Start(name)]);
+    let mut random = Rng::with_seed(seed);
+    let count = random.usize(12..34);
+    let mut writer = Writer {
+        random,
+        there: BTreeSet::new(),
+        calls: Vec::new(),
+    };
+    for name in ["s0", "n0"] {
+        if writer.random.bool() {
+            writer.make(name);
+        }
     }
-    calls.extend((0..count).map(|_| call(random)));
-    calls.extend([Call::List(None), Call::Volumes, Call::Secrets]);
-    calls
+    for name in &CONTAINERS[..2] {
+        writer.create(name);
+        writer.calls.push(Call::Start(name));
+    }
+    while writer.calls.len() < count {
+        writer.call();
+    }
+    writer
+        .calls
+        .extend([Call::List(None), Call::Volumes, Call::Secrets]);
+    writer.calls
 }
 
-fn call(random: &mut Rng) -> Call {
-    let name = one_of(random, &CONTAINERS);
-    match random.u8(..100) {
-        0..=11 => Call::Create(name, made(random)),
-        12..=27 => Call::Start(name),
-        28..=37 => Call::Signal(name, one_of(random, &SIGNALS)),
-        38..=39 => Call::WaitStopped(name),
-        40..=49 => Call::Remove(name, random.bool()),
-        50 => Call::Inspect(name),
-        51..=53 => Call::List(one_of(random, &[None, Some("x"), Some("y")])),
-        54..=57 => Call::Logs(name, random.usize(..4)),
-        58..=60 => Call::Exec(name),
-        61..=62 => Call::Healthcheck(name),
-        63..=78 => call_of_a_thing(random),
-        79..=81 => Call::PortIsFree(one_of(random, &PROTOCOLS), one_of(random, &PORTS)),
-        82..=83 => Call::Occupy(one_of(random, &PROTOCOLS), one_of(random, &PORTS)),
-        84 => Call::Leave(one_of(random, &PROTOCOLS), one_of(random, &PORTS)),
-        85..=87 => image_call(random),
-        _ => {
-            let hands = [
-                Hand::Pause,
-                Hand::Pause,
-                Hand::Unpause,
-                Hand::Kill,
-                Hand::Start,
-                Hand::Restart,
-                Hand::Remove,
-            ];
-            Call::ByHand(one_of(random, &hands), name)
+/// Writes a sequence that is mostly about what is there.
+struct Writer {
+    random: Rng,
+    /// What was made and not removed, as far as can be told beforehand.
+    there: BTreeSet<&'static str>,
+    calls: Vec<Call>,
+}
+
+impl Writer {
+    fn call(&mut self) {
+        let name = self.one_there(&CONTAINERS);
+        let random = &mut self.random;
+        let call = match random.u8(..100) {
+            0..=9 => {
+                let absent = CONTAINERS.iter().find(|name| !self.there.contains(*name));
+                let name = absent.filter(|_| random.u8(..5) > 0).unwrap_or(&name);
+                return self.create(name);
+            }
+            10..=27 => Call::Start(name),
+            28..=38 => Call::Signal(name, one_of(random, &SIGNALS)),
+            39..=40 => Call::WaitStopped(name),
+            41..=47 => {
+                let force = random.bool();
+                if force {
+                    self.there.remove(name);
+                }
+                Call::Remove(name, force)
+            }
+            48 => Call::Inspect(name),
+            49..=50 => Call::List(one_of(random, &[None, Some("x"), Some("y")])),
+            51..=54 => Call::Logs(name, random.usize(..4)),
+            55..=56 => Call::Exec(name),
+            57..=58 => Call::Healthcheck(name),
+            59..=71 => return self.call_of_a_thing(),
+            72..=75 => Call::PortIsFree(one_of(random, &PROTOCOLS), one_of(random, &PORTS)),
+            76..=78 => Call::Occupy(one_of(random, &PROTOCOLS), one_of(random, &PORTS)),
+            79 => Call::Leave(one_of(random, &PROTOCOLS), one_of(random, &PORTS)),
+            80..=82 => image_call(random),
+            _ => {
+                let hand = one_of(random, &HANDS);
+                if matches!(hand, Hand::Remove) {
+                    self.there.remove(name);
+                }
+                Call::ByHand(hand, name)
+            }
+        };
+        self.calls.push(call);
+    }
+
+    /// One of these that is there, mostly.
+    fn one_there(&mut self, all: &[&'static str]) -> &'static str {
+        let there = all.iter().copied();
+        let there: Vec<_> = there.filter(|it| self.there.contains(it)).collect();
+        if there.is_empty() || self.random.u8(..12) == 0 {
+            one_of(&mut self.random, all)
+        } else {
+            one_of(&mut self.random, &there)
+        }
+    }
+
+    fn create(&mut self, name: &'static str) {
+        let made = self.made();
+        self.there.insert(name);
+        self.calls.push(Call::Create(name, made));
+    }
+
+    /// Makes a volume, a network or a secret.
+    fn make(&mut self, name: &'static str) {
+        self.there.insert(name);
+        self.calls.push(match &name[..1] {
+            "v" => Call::CreateVolume(name),
+            "n" => Call::CreateNetwork(name, self.random.bool()),
+            _ => Call::CreateSecret(name),
+        });
+    }
+
+    fn call_of_a_thing(&mut self) {
+        let volume = one_of(&mut self.random, &VOLUMES);
+        let network = one_of(&mut self.random, &NETWORKS);
+        let secret = one_of(&mut self.random, &SECRETS);
+        self.calls.push(match self.random.u8(..14) {
+            0..=2 => {
+                let name = one_of(&mut self.random, &[volume, network, secret]);
+                return self.make(name);
+            }
+            3 => Call::Volume(volume),
+            4 => Call::Volumes,
+            5..=7 => Call::RemoveVolume(volume),
+            8 => Call::Secret(secret),
+            9 => Call::Secrets,
+            10 => {
+                self.there.remove(secret);
+                Call::RemoveSecret(secret)
+            }
+            11 => Call::Network(network),
+            _ => Call::RemoveNetwork(network),
+        });
+    }
+
+    fn made(&mut self) -> Made {
+        let image = match self.random.u8(..30) {
+            0 => Kind::None,
+            _ => one_of(&mut self.random, &KINDS),
+        };
+        Made {
+            image,
+            label: one_of(&mut self.random, &["x", "y"]),
+            volume: (self.random.u8(..3) == 0).then(|| one_of(&mut self.random, &VOLUMES)),
+            networks: self.some_there(&NETWORKS),
+            ports: ports(&mut self.random),
+            secret_env: self.some_there(&SECRETS).first().copied(),
+            secret_file: self.some_there(&SECRETS).first().copied(),
+        }
+    }
+
+    /// Some of these that are there; rarely one that may not be.
+    fn some_there(&mut self, all: &[&'static str]) -> Vec<&'static str> {
+        match self.random.u8(..20) {
+            0 => vec![one_of(&mut self.random, all)],
+            1..=6 => {
+                let there = all.iter().filter(|it| self.there.contains(*it));
+                there.copied().collect()
+            }
+            _ => Vec::new(),
         }
     }
 }
 
-fn call_of_a_thing(random: &mut Rng) -> Call {
-    let volume = one_of(random, &VOLUMES);
-    let network = one_of(random, &NETWORKS);
-    let secret = one_of(random, &SECRETS);
-    match random.u8(..16) {
-        0..=1 => Call::CreateVolume(volume),
-        2 => Call::Volume(volume),
-        3 => Call::Volumes,
-        4..=5 => Call::RemoveVolume(volume),
-        6..=7 => Call::CreateSecret(secret),
-        8 => Call::Secret(secret),
-        9 => Call::Secrets,
-        10 => Call::RemoveSecret(secret),
-        11..=12 => Call::CreateNetwork(network, random.bool()),
-        13 => Call::Network(network),
-        _ => Call::RemoveNetwork(network),
-    }
-}
-
 fn image_call(random: &mut Rng) -> Call {
-    let policies = [
-        PullPolicy::Never,
-        PullPolicy::IfNotPresent,
-        PullPolicy::IfTagChanged,
-        PullPolicy::Always,
-    ];
-    let reference = one_of(random, &[Kind::Web.reference(), NOBODY, FOREIGN, FOREIGN]);
+    let references = [Kind::Web.reference(), NOBODY, FOREIGN, FOREIGN];
+    let reference = one_of(random, &references);
     match random.u8(..6) {
-        0..=2 => Call::Image(reference, one_of(random, &policies)),
+        0..=2 => Call::Image(reference, one_of(random, &POLICIES)),
         3 => Call::Pinned(reference, random.bool()),
         4 => Call::Tag,
         _ => Call::Untag,
     }
-}
-
-fn made(random: &mut Rng) -> Made {
-    let kinds = [
-        Kind::Web,
-        Kind::Web,
-        Kind::Web,
-        Kind::Stubborn,
-        Kind::Exits,
-        Kind::Healthy,
-    ];
-    let image = if random.u8(..20) == 0 {
-        Kind::None
-    } else {
-        one_of(random, &kinds)
-    };
-    let networks = match random.u8(..6) {
-        0..=3 => Vec::new(),
-        4 => vec![one_of(random, &NETWORKS)],
-        _ => NETWORKS.to_vec(),
-    };
-    Made {
-        image,
-        label: one_of(random, &["x", "y"]),
-        volume: maybe(random, 3, &VOLUMES),
-        networks,
-        ports: ports(random),
-        secret_env: maybe(random, 6, &SECRETS),
-        secret_file: maybe(random, 6, &SECRETS),
-    }
-}
-
-/// One of these, once in so many times.
-fn maybe(random: &mut Rng, times: u8, all: &[&'static str]) -> Option<&'static str> {
-    (random.u8(..times) == 0).then(|| one_of(random, all))
 }
 
 fn ports(random: &mut Rng) -> Vec<(Protocol, IpAddr, u16)> {

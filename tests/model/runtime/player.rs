@@ -1,6 +1,6 @@
 //! Makes the calls on a runtime.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -50,6 +50,8 @@ struct Player<'b> {
     /// The container last made under each name.
     made: BTreeMap<&'static str, (ContainerId, Kind)>,
     executions: Executions,
+    /// The paused ones that leave when they go on.
+    awaited: BTreeSet<&'static str>,
     /// The versions of secrets, in the order in which they were seen.
     versions: Vec<String>,
 }
@@ -68,6 +70,7 @@ impl<'b> Player<'b> {
             images,
             made: BTreeMap::new(),
             executions: Executions::default(),
+            awaited: BTreeSet::new(),
             versions: Vec::new(),
         }
     }
@@ -235,36 +238,45 @@ impl<'b> Player<'b> {
 
     async fn signal(&mut self, name: &'static str, signal: &str) -> String {
         let id = self.id(name);
-        let leaves = self.leaves_on(name, signal).await;
+        let within = self.time_to_leave(name, signal).await;
         let sent = told(self.runtime.signal(&id, signal).await);
-        let within = if leaves { SOON } else { LINGERS };
         let stopped = told(self.runtime.wait_stopped(&id, within).await);
         self.with_look(name, format!("{sent}, stopped {stopped}"))
             .await
     }
 
-    /// Whether its process leaves on this signal, as far as that is to be expected.
-    async fn leaves_on(&self, name: &str, signal: &str) -> bool {
-        let running = self
-            .look(name)
-            .await
-            .is_some_and(|found| found.state == ContainerState::Running);
-        let stubborn = self.kind(name) == Kind::Stubborn;
-        running && (signal.ends_with("KILL") || signal == "SIGTERM" && !stubborn)
+    /// How long to wait for the end that this signal may bring.
+    async fn time_to_leave(&mut self, name: &'static str, signal: &str) -> Duration {
+        let kills = signal.ends_with("KILL");
+        let ends = kills || signal == "SIGTERM" && self.kind(name) != Kind::Stubborn;
+        match self.look(name).await.map(|found| found.state) {
+            Some(ContainerState::Running) if ends => SOON,
+            Some(ContainerState::Paused) if ends && !kills => {
+                self.awaited.insert(name);
+                LINGERS
+            }
+            Some(ContainerState::Paused) if ends => SOON,
+            _ => LINGERS,
+        }
     }
 
     async fn by_hand(&mut self, hand: Hand, name: &'static str) -> String {
-        self.backend.by_hand(hand, name).await;
-        match hand {
-            Hand::Start | Hand::Restart => self.settle(name).await,
-            Hand::Kill => {
-                let _ = self.runtime.wait_stopped(&self.id(name), LINGERS).await;
-            }
+        let within = match hand {
+            Hand::Kill => Some(self.time_to_leave(name, "KILL").await),
             // What came while it was paused has its effect now.
-            Hand::Unpause => {
-                let _ = self.runtime.wait_stopped(&self.id(name), LINGERS).await;
-            }
-            Hand::Pause | Hand::Remove => {}
+            Hand::Unpause => Some(if self.awaited.remove(name) {
+                SOON
+            } else {
+                LINGERS
+            }),
+            _ => None,
+        };
+        self.backend.by_hand(hand, name).await;
+        if let Some(within) = within {
+            let _ = self.runtime.wait_stopped(&self.id(name), within).await;
+        }
+        if matches!(hand, Hand::Start | Hand::Restart) {
+            self.settle(name).await;
         }
         self.with_look(name, String::new()).await
     }
