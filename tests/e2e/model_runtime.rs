@@ -1,7 +1,7 @@
 //! The in-memory runtime and a real Podman give the same answers.
 
 use std::collections::HashMap;
-use std::net::{TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -58,6 +58,35 @@ fn a_start_of_a_running_container_asks_for_no_secret() {
     );
 }
 
+#[test]
+fn who_has_a_port_keeps_it_until_the_end() {
+    let made = |host| Made {
+        ports: vec![(Protocol::Tcp, host, 20_101)],
+        ..Made::default()
+    };
+    let [loopback, any] = [Ipv4Addr::LOCALHOST, Ipv4Addr::UNSPECIFIED].map(IpAddr::V4);
+    agree(
+        &[
+            Call::Create("c0", made(loopback)),
+            Call::Start("c0"),
+            Call::Create("c1", made(any)),
+            Call::Start("c1"),
+            Call::Occupy(Protocol::Tcp, 20_101),
+            Call::ByHand(Hand::Pause, "c0"),
+            Call::Start("c1"),
+            Call::Remove("c0", true),
+            Call::PortIsFree(Protocol::Tcp, 20_101),
+            Call::Start("c1"),
+            Call::Signal("c1", "KILL"),
+            Call::Occupy(Protocol::Tcp, 20_101),
+            Call::Start("c1"),
+            Call::Leave(Protocol::Tcp, 20_101),
+            Call::Start("c1"),
+        ],
+        play,
+    );
+}
+
 /// The web image, run as it is.
 fn web() -> [Call; 2] {
     [Call::Create("c0", Made::default()), Call::Start("c0")]
@@ -96,6 +125,7 @@ fn what_is_no_signal_is_refused_as_long_as_the_container_runs() {
 fn a_paused_container_is_neither_started_nor_entered() {
     let calls = [
         Call::ByHand(Hand::Pause, "c0"),
+        Call::ByHand(Hand::Restart, "c0"),
         Call::Start("c0"),
         Call::Exec("c0"),
         Call::ByHand(Hand::Unpause, "c0"),
