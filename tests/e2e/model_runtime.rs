@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -164,17 +165,12 @@ struct Real<'s> {
     client: Podman,
     service: &'s podman::Podman,
     sandbox: &'s Sandbox,
-    listeners: Mutex<HashMap<(Protocol, u16), Listener>>,
-}
-
-/// A socket that holds a port.
-enum Listener {
-    Tcp { _socket: TcpListener },
-    Udp { _socket: UdpSocket },
+    /// Sockets that hold ports.
+    listeners: Mutex<HashMap<(Protocol, u16), OwnedFd>>,
 }
 
 impl Real<'_> {
-    fn listeners(&self) -> MutexGuard<'_, HashMap<(Protocol, u16), Listener>> {
+    fn listeners(&self) -> MutexGuard<'_, HashMap<(Protocol, u16), OwnedFd>> {
         self.listeners
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -206,8 +202,8 @@ impl Backend for Real<'_> {
     fn occupy(&self, protocol: Protocol, port: u16) {
         let address = ("127.0.0.1", port);
         let listener = match protocol {
-            Protocol::Tcp => TcpListener::bind(address).map(|_socket| Listener::Tcp { _socket }),
-            Protocol::Udp => UdpSocket::bind(address).map(|_socket| Listener::Udp { _socket }),
+            Protocol::Tcp => TcpListener::bind(address).map(OwnedFd::from),
+            Protocol::Udp => UdpSocket::bind(address).map(OwnedFd::from),
         };
         // A container may have the port.
         if let Ok(listener) = listener {

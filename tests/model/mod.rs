@@ -56,7 +56,7 @@ pub fn agree_on<C: Clone + Debug>(
     let mut failures = Vec::new();
     for seed in seeds {
         eprintln!("seed {seed}");
-        if let Some(history) = disagreement(sequence(seed), &mut play) {
+        if let Some(history) = disagreement(&sequence(seed), &mut play) {
             let failure = format!(
                 "seed {seed} (alone: MODEL_SEEDS={seed}..{})\n{history}",
                 seed + 1
@@ -81,10 +81,10 @@ pub fn agree<C: Clone + Debug>(calls: &[C], play: impl FnOnce(&[C]) -> Played) {
 
 /// The shortest form of a sequence that disagrees, with its answers.
 fn disagreement<C: Clone + Debug>(
-    calls: Vec<C>,
+    calls: &[C],
     play: &mut impl FnMut(&[C]) -> Played,
 ) -> Option<String> {
-    let at = play(&calls).disagreement()?;
+    let at = play(calls).disagreement()?;
     let shortest = shortened(calls[..=at].to_vec(), |calls| {
         play(calls).disagreement().is_some()
     });

@@ -250,12 +250,11 @@ impl<'b> Player<'b> {
         let kills = signal.ends_with("KILL");
         let ends = kills || signal == "SIGTERM" && self.kind(name) != Kind::Stubborn;
         match self.look(name).await.map(|found| found.state) {
-            Some(ContainerState::Running) if ends => SOON,
             Some(ContainerState::Paused) if ends && !kills => {
                 self.awaited.insert(name);
                 LINGERS
             }
-            Some(ContainerState::Paused) if ends => SOON,
+            Some(state) if ends && state.may_run() => SOON,
             _ => LINGERS,
         }
     }
