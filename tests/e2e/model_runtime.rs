@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use podherd::clock::SystemClock;
-use podherd::manifest::Protocol;
+use podherd::manifest::{Protocol, PullPolicy};
 use podherd::runtime::{
     Behaviour, EffectLog, MemoryImage, MemoryRuntime, Podman, Runtime as ContainerRuntime,
 };
@@ -83,6 +83,25 @@ fn who_has_a_port_keeps_it_until_the_end() {
             Call::Start("c1"),
             Call::Leave(Protocol::Tcp, 20_101),
             Call::Start("c1"),
+        ],
+        play,
+    );
+}
+
+#[test]
+fn an_image_is_there_as_long_as_it_has_a_name() {
+    let foreign = |policy| Call::Image(runtime::FOREIGN, policy);
+    agree(
+        &[
+            Call::Tag,
+            foreign(PullPolicy::IfTagChanged),
+            foreign(PullPolicy::Always),
+            Call::Pinned(runtime::FOREIGN, true),
+            Call::Untag,
+            foreign(PullPolicy::Never),
+            Call::Pinned(runtime::FOREIGN, true),
+            Call::Image(Kind::Web.reference(), PullPolicy::Always),
+            Call::Create("c0", Made::default()),
         ],
         play,
     );

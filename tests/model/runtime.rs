@@ -8,5 +8,5 @@ mod answer;
 mod calls;
 mod player;
 
-pub use calls::{Call, Hand, Kind, Made, sequence};
+pub use calls::{Call, FOREIGN, Hand, Kind, Made, sequence};
 pub use player::{Backend, play};

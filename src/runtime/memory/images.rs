@@ -164,7 +164,9 @@ impl Images {
     }
 
     pub(super) fn forget_local(&mut self, reference: &str) {
-        if let Some(digest) = self.tags.remove(reference) {
+        if let Some(digest) = self.tags.remove(reference)
+            && !self.tags.values().any(|other| *other == digest)
+        {
             self.local.remove(&digest);
         }
     }

@@ -139,7 +139,7 @@ impl MemoryRuntime {
         self.with(|world| world.images.load(reference, image));
     }
 
-    /// Removes a local image, as somebody's prune would.
+    /// Takes a local image's name away, and with its last one the image, as `podman rmi`.
     pub fn prune_image(&self, reference: &str) {
         self.with(|world| world.images.forget_local(reference));
     }
