@@ -262,6 +262,7 @@ pub fn operation(id: &str, verb: Verb, steps: &[(StepKind, StepState)]) -> Opera
             revision: None,
             service: None,
         },
+        asked: false,
         incarnation: incarnation(),
         source: SERVED,
         attempt: 1,
