@@ -18,7 +18,7 @@ use crate::model::{Played, agree, agree_on, seeds};
 use crate::support::{Net, Sandbox, podman};
 
 /// Sequences of an ordinary run.
-const USUAL: u64 = 8;
+const USUAL: u64 = 5;
 
 #[test]
 fn random_calls_are_answered_alike() {

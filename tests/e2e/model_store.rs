@@ -13,7 +13,7 @@ use crate::model::{Played, agree, agree_on, seeds};
 use crate::support::{Etcd, Net, Sandbox};
 
 /// Sequences of an ordinary run.
-const USUAL: u64 = 150;
+const USUAL: u64 = 120;
 /// How often a sequence may be too slow for its leases.
 const TRIES: usize = 10;
 

@@ -261,7 +261,7 @@ impl MemoryRuntime {
         });
     }
 
-    /// Somebody pauses the container: no signal reaches it.
+    /// Somebody pauses the container: no signal but SIGKILL reaches it until it goes on.
     pub fn pause_by_hand(&self, id_or_name: &str) {
         self.with(|world| world.freeze(id_or_name, true));
     }
