@@ -6,8 +6,10 @@ DESTDIR ?=
 # The end-to-end tests make namespaces, so they run as root.
 RUNNER = --config 'target."cfg(unix)".runner = "scripts/as-root-if-e2e.sh"'
 
+SEEDS ?= 100000
+
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo lint fmt install clean
+.PHONY: help setup build test simulate demo lint fmt install clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
@@ -20,6 +22,9 @@ build: ## The optimized program, target/release/podherd
 
 test: setup ## Every test: unit, scenario, end to end with Podman and etcd
 	$(CARGO) test --locked --no-fail-fast $(RUNNER)
+
+simulate: ## SEEDS random histories of the controller, on all cores
+	SEEDS=$(SEEDS) $(CARGO) test --locked --profile simulation --test simulation every_history -- --nocapture
 
 demo: setup ## Deploy, request, update and remove an app, then clean up
 	$(CARGO) build --locked

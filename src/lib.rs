@@ -16,6 +16,7 @@
 //! - [`plan`] is pure; [`reconcile`] performs; [`controller`] keeps at work.
 //! - [`telemetry`] is told; [`settings`] are read, and [`cli`] puts everything together.
 //! - [`clock`] and [`backoff`] are time and chance.
+//! - [`sabotage`] breaks things on purpose, in debug builds, for the simulation to find.
 
 pub mod backoff;
 pub mod cli;
@@ -28,6 +29,8 @@ pub mod probe;
 pub mod proxy;
 pub mod reconcile;
 pub mod runtime;
+#[doc(hidden)]
+pub mod sabotage;
 pub mod settings;
 pub mod state;
 pub mod store;

@@ -2,6 +2,7 @@
 
 use crate::manifest::ServiceName;
 use crate::runtime::{Container, ContainerState};
+use crate::sabotage::{self, Defect};
 use crate::state::{ActiveService, InhibitionReason, StepKind};
 
 use super::Snapshot;
@@ -50,6 +51,7 @@ fn health_of(snapshot: &Snapshot, active: &ActiveService, container: &Container)
         ContainerState::Running if snapshot.failed(container).is_some() => Health::Unhealthy,
         _ if runs_verified(active, container) => Health::Verified,
         ContainerState::Running => Health::Unverified,
+        ContainerState::Exited if sabotage::has(Defect::DeadIgnored) => Health::Verified,
         ContainerState::Created | ContainerState::Exited => Health::Down {
             exit_code: container.exit_code,
         },
@@ -71,7 +73,7 @@ fn runs_verified(active: &ActiveService, container: &Container) -> bool {
     });
     container.state == ContainerState::Running
         && active.verified.is_some()
-        && active.verified == container.started_at
+        && (active.verified == container.started_at || sabotage::has(Defect::ExecutionNotCompared))
         && on_recorded_binds
 }
 

@@ -2,18 +2,14 @@
 
 use std::time::Duration;
 
-use crate::manifest::ServiceName;
-use crate::runtime::Container;
-use crate::state::{
-    ContainerId, Inhibition, InhibitionReason, OperationId, OutcomeKind, StepKind, StepState, Verb,
-    labels,
-};
+use crate::sabotage::{self, Defect};
+use crate::state::{OperationId, OutcomeKind, StepKind, StepState, Verb};
 
 use super::hold::{lost_ownership, lost_records};
 use super::policy::LOOK_AGAIN;
 use super::repair::{repair, withdrawals};
 use super::request::{keep_stopped, roll_back_failed};
-use super::sequence::{drain, remove, retire_container};
+use super::sequence::{leftovers, remove};
 use super::{Action, Answer, Desired, Due, Pending, Snapshot, answer, routes};
 
 /// What a pass does first. After it, look again.
@@ -152,6 +148,7 @@ fn deploy_due(snapshot: &Snapshot) -> Option<Due> {
         }
         // ACTIVE doesn't say so: it was changed or restored since.
         Some(outcome) if outcome.result == OutcomeKind::Success => Some(Due::Now),
+        Some(_) if sabotage::has(Defect::FailureNotRetried) => None,
         Some(outcome) if outcome.retryable => Some(snapshot.deploy_due),
         Some(_) => None,
     }
@@ -211,40 +208,4 @@ fn unconfirmed(snapshot: &Snapshot) -> bool {
     let mut begun = changes.filter(|step| step.started_at.is_some());
     let last = begun.next();
     last.is_some_and(|step| step.kind == StepKind::Traffic && step.state == StepState::Failed)
-}
-
-/// What is left over of this app: superseded generations that have to be retired, and
-/// containers that no record names.
-pub(super) fn leftovers(snapshot: &Snapshot) -> Vec<Action> {
-    let active = &snapshot.records.active.services;
-    let named = |id: &ContainerId| active.values().any(|service| &service.container == id);
-    let markers = snapshot.records.inhibitions.iter();
-    let superseded = markers.filter(|inhibition| {
-        inhibition.reason == InhibitionReason::RetirementPending && !named(&inhibition.container)
-    });
-    let nameless = snapshot.containers.iter().filter(|container| {
-        let marked = |it: &&Inhibition| it.container == container.id;
-        !named(&container.id) && !superseded.clone().any(|it| marked(&it))
-    });
-    let retired = superseded
-        .clone()
-        .flat_map(|marker| retire_superseded(&marker.service, &marker.container));
-    retired.chain(nameless.filter_map(sweep)).collect()
-}
-
-/// With grace, and only once it is confirmed that nobody is sent there. One that is
-/// gone already only leaves its marker behind.
-fn retire_superseded(service: &ServiceName, container: &ContainerId) -> [Action; 2] {
-    [
-        drain(service, container),
-        retire_container(service, container),
-    ]
-}
-
-fn sweep(container: &Container) -> Option<Action> {
-    Some(Action::Sweep {
-        service: container.labels.get(labels::SERVICE)?.parse().ok()?,
-        container: container.id.clone(),
-        name: container.name.clone(),
-    })
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::manifest::{RestartPolicy, ServiceName};
 use crate::runtime::ContainerState;
+use crate::sabotage::{self, Defect};
 use crate::state::{ActiveService, StepKind, StepState, Verb};
 
 use super::health::{Health, health, retired_by_deploy};
@@ -35,6 +36,9 @@ pub fn must_withdraw(snapshot: &Snapshot) -> bool {
 /// Takes out of the graph every service whose container isn't the verified
 /// execution, and every one whose last withdrawal wasn't confirmed.
 pub(super) fn withdrawals(snapshot: &Snapshot) -> Vec<Action> {
+    if sabotage::has(Defect::EndedStaysRouted) {
+        return Vec::new();
+    }
     let services = snapshot.records.active.services.iter();
     services
         .filter(|(name, service)| {

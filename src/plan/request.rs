@@ -1,14 +1,16 @@
 //! What a request leads to.
 
 use crate::manifest::{OnFailure, ServiceName};
+use crate::sabotage::{self, Defect};
 use crate::state::{
     Asked, OperationId, OutcomeKind, Request, RequestError, RevisionNumber, StepState, Verb, Wish,
 };
 
 use super::health::{Health, health};
-use super::next::leftovers;
 use super::secrets::outdated;
-use super::sequence::{create, remove, retire, start_again, stop_and_start, verify, withdraw};
+use super::sequence::{
+    create, leftovers, remove, retire, start_again, stop_and_start, verify, withdraw,
+};
 use super::{Action, Desired, Snapshot};
 
 /// A request that waits for its answer.
@@ -64,7 +66,9 @@ pub fn answer(snapshot: &Snapshot, pending: &Pending) -> Answer {
         Err(error) => return Answer::Dropped(error.to_string()),
     };
     let request = asked.request();
-    if let Some(earlier) = snapshot.operations().find(|operation| &operation.id == id) {
+    if let Some(earlier) = snapshot.operations().find(|operation| &operation.id == id)
+        && !sabotage::has(Defect::ReplayRunsAgain)
+    {
         return if replays(&earlier.request, &request) {
             Answer::Recorded
         } else {

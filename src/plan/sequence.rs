@@ -4,8 +4,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::manifest::{NetworkName, Protocol, ServiceName, ServiceSpec, Strategy, VolumeName};
+use crate::runtime::Container;
+use crate::sabotage::{self, Defect};
 use crate::state::{
-    ActiveService, ContainerId, InhibitionReason, PinnedService, Revision, RevisionNumber, Wish,
+    ActiveService, ContainerId, Inhibition, InhibitionReason, PinnedService, Revision,
+    RevisionNumber, Wish, labels,
 };
 
 use super::health::{Health, health};
@@ -36,6 +39,15 @@ pub fn deploy(snapshot: &Snapshot, revision: &Revision) -> Vec<Action> {
         }
         if let Some(old) = old.filter(|_| overlaps(snapshot, name, wanted)) {
             actions.extend(overlap(name, old, revision.number));
+            continue;
+        }
+        if sabotage::has(Defect::CreatedBeforeRetired) {
+            actions.extend(create(name, revision.number));
+            actions.extend(
+                old.map(|old| end(snapshot, name, old))
+                    .into_iter()
+                    .flatten(),
+            );
             continue;
         }
         let held = holders(snapshot, revision, name, wanted);
@@ -271,7 +283,7 @@ pub(super) fn retire(name: &ServiceName, old: &ActiveService, forget: bool) -> A
 }
 
 /// Removes the app: everything durable that keeps it from coming back first,
-/// then its containers, then its networks, then the incarnation, with the manifest
+/// then its containers and what is left over, then its networks, then the incarnation, with the manifest
 /// of this revision if that is still there.
 pub fn remove(snapshot: &Snapshot, manifest: Option<i64>) -> Vec<Action> {
     let active = &snapshot.records.active.services;
@@ -286,6 +298,43 @@ pub fn remove(snapshot: &Snapshot, manifest: Option<i64>) -> Vec<Action> {
         Action::WithdrawApp,
     ];
     actions.extend(active.iter().map(|(name, old)| retire(name, old, true)));
+    actions.extend(leftovers(snapshot));
     actions.extend([Action::Reclaim, Action::End { manifest }]);
     actions
+}
+
+/// What is left over of this app: superseded generations that have to be retired, and
+/// containers that no record names.
+pub(super) fn leftovers(snapshot: &Snapshot) -> Vec<Action> {
+    let active = &snapshot.records.active.services;
+    let named = |id: &ContainerId| active.values().any(|service| &service.container == id);
+    let markers = snapshot.records.inhibitions.iter();
+    let superseded = markers.filter(|inhibition| {
+        inhibition.reason == InhibitionReason::RetirementPending && !named(&inhibition.container)
+    });
+    let nameless = snapshot.containers.iter().filter(|container| {
+        let marked = |it: &&Inhibition| it.container == container.id;
+        !named(&container.id) && !superseded.clone().any(|it| marked(&it))
+    });
+    let retired = superseded
+        .clone()
+        .flat_map(|marker| retire_superseded(&marker.service, &marker.container));
+    retired.chain(nameless.filter_map(sweep)).collect()
+}
+
+/// With grace, and only once it is confirmed that nobody is sent there. One that is
+/// gone already only leaves its marker behind.
+fn retire_superseded(service: &ServiceName, container: &ContainerId) -> [Action; 2] {
+    [
+        drain(service, container),
+        retire_container(service, container),
+    ]
+}
+
+fn sweep(container: &Container) -> Option<Action> {
+    Some(Action::Sweep {
+        service: container.labels.get(labels::SERVICE)?.parse().ok()?,
+        container: container.id.clone(),
+        name: container.name.clone(),
+    })
 }

@@ -132,6 +132,9 @@ impl Snapshot {
 
     /// Whether people want the app stopped.
     pub fn stopped(&self) -> bool {
+        if crate::sabotage::has(crate::sabotage::Defect::StoppedIsDeployed) {
+            return false;
+        }
         self.records
             .intent
             .as_ref()
@@ -162,6 +165,9 @@ impl Snapshot {
 
     /// How the newest execution of a container failed its liveness probe.
     pub fn failed(&self, container: &Container) -> Option<&Unhealthy> {
+        if crate::sabotage::has(crate::sabotage::Defect::UnhealthyIgnored) {
+            return None;
+        }
         self.unhealthy.iter().find(|failed| {
             failed.container == container.id && Some(failed.started_at) == container.started_at
         })

@@ -7,6 +7,7 @@ use crate::runtime::{
     Container, ContainerSpec, Image, Labels, NetworkAttachment, PortMapping, TmpfsMount,
     VolumeAttachment, Wanted, deadline,
 };
+use crate::sabotage::{self, Defect};
 use crate::state::{
     Bind, BindClaim, ContainerId, Incarnation, PinnedService, RevisionNumber, TakenSecrets,
     Warning, labels,
@@ -98,6 +99,14 @@ impl Run<'_> {
         let id = match self.ctx.runtime.create(&spec).await {
             Ok(id) => id,
             // A lost reply isn't a failure: the name says whether it was created.
+            Err(_) if sabotage::has(Defect::CreateRepeatedBlindly) => {
+                let again = ContainerSpec {
+                    name: format!("{name}-again"),
+                    ..spec
+                };
+                let again = self.ctx.runtime.create(&again).await;
+                again.map_err(|error| runtime_failure(&error))?
+            }
             Err(error) => self
                 .find_made(service, &name)
                 .await?

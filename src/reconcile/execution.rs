@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::manifest::{Port, Security, ServiceName};
 use crate::probe::{ProbeFailure, ProbeFailureKind, Subject, wait_ready, wait_started};
 use crate::runtime::{Container, ContainerState, RuntimeError, deadline};
+use crate::sabotage::{self, Defect};
 use crate::state::{Bind, BindClaim, ContainerId};
 use crate::store::Changes;
 
@@ -26,7 +27,7 @@ impl Run<'_> {
     ) -> Result<(), StepError> {
         self.journal.begin(index, Changes::default()).await?;
         if let Some(container) = existing {
-            if self.inhibition(container).is_some() {
+            if self.inhibition(container).is_some() && !sabotage::has(Defect::InhibitedStarted) {
                 return Err(Failure::lasting(
                     "Inhibited",
                     format!("container {container} may never be started again: deploy"),
@@ -146,7 +147,16 @@ impl Run<'_> {
         let revision = self.candidate(service)?.revision;
         let spec = &self.pinned_at(service, revision)?.spec;
         check_restrictions(&spec.security, &container)?;
-        let binds = binds(&spec.ports, &container)?;
+        let binds = match self.active.services.get(service) {
+            Some(active)
+                if active.container == id
+                    && !active.binds.is_empty()
+                    && sabotage::has(Defect::StaleBindsReused) =>
+            {
+                active.binds.clone()
+            }
+            _ => binds(&spec.ports, &container)?,
+        };
         let candidate = self.candidate_mut(service)?;
         candidate.started_at = container.started_at;
         candidate.binds = binds;
@@ -220,9 +230,12 @@ impl Run<'_> {
             ProbeFailureKind::Restarted | ProbeFailureKind::Gone => "ContainerMoved",
             ProbeFailureKind::Impossible => "ProbeImpossible",
         };
-        let message = failure.message.clone();
-        let diagnostics = self.diagnostics(service, container, failure.answers);
-        let diagnostics = Some(diagnostics.await);
+        let mut message = failure.message.clone();
+        let diagnostics = self.diagnostics(service, container, failure.answers).await;
+        if sabotage::has(Defect::LogInError) {
+            message = format!("{message}: {}", diagnostics.log_tail.join(" "));
+        }
+        let diagnostics = Some(diagnostics);
         Failure {
             diagnostics,
             ..Failure::passing(reason, message)

@@ -1,6 +1,7 @@
 //! The publish step, and what steps ask the revisions.
 
 use crate::manifest::ServiceName;
+use crate::sabotage::{self, Defect};
 use crate::state::{
     ActiveService, ContainerId, Inhibition, InhibitionReason, OutcomeKind, PinnedService, Revision,
     RevisionNumber,
@@ -52,6 +53,9 @@ impl Run<'_> {
             changes.delete(keys.inhibition(self.app, service, &superseded));
         }
         self.journal.succeed(index);
+        if sabotage::has(Defect::RoutesBeforeActive) {
+            self.apply_traffic(index).await?;
+        }
         // One write for both: what follows ACTIVE is the graph.
         self.journal.enter_traffic(index + 1);
         self.journal.write(changes).await?;

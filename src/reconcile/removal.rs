@@ -2,6 +2,7 @@
 
 use crate::manifest::{AppName, ServiceName};
 use crate::runtime::Network;
+use crate::sabotage::{self, Defect};
 use crate::state::{ContainerId, InhibitionReason, Intent, Retained, Warning, Wish, labels};
 use crate::store::Changes;
 
@@ -24,10 +25,14 @@ impl Run<'_> {
             at: self.ctx.clock.now(),
         };
         let mut changes = Changes::default();
-        changes.put(self.ctx.records.keys().intent(self.app), &intent)?;
+        if !(wish == Wish::Stopped && sabotage::has(Defect::StopNotIntended)) {
+            changes.put(self.ctx.records.keys().intent(self.app), &intent)?;
+        }
         for (service, container) in inhibited {
             let reason = InhibitionReason::Removed;
-            self.put_inhibition(&mut changes, service, container, reason)?;
+            if !sabotage::has(Defect::RemovalNotInhibited) {
+                self.put_inhibition(&mut changes, service, container, reason)?;
+            }
         }
         Ok(self.journal.begin(index, changes).await?)
     }
@@ -37,6 +42,15 @@ impl Run<'_> {
     pub(super) async fn reclaim(&mut self, index: usize) -> Result<(), StepError> {
         let shared = self.ownership.shared_networks.keys().cloned().collect();
         self.leave(index, &shared).await?;
+        if sabotage::has(Defect::NetworksLeft) {
+            return Ok(());
+        }
+        if sabotage::has(Defect::VolumesDeleted) {
+            for name in &self.ownership.resources.volumes {
+                // A volume that is in use stays.
+                _ = self.ctx.runtime.remove_volume(name).await;
+            }
+        }
         let own = self.ownership.incarnation.to_string();
         let ours = |found: &Network| found.labels.get(labels::INCARNATION) == Some(&own);
         for name in self.ownership.resources.networks.clone() {

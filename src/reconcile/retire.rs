@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use crate::manifest::ServiceName;
 use crate::probe::Unhealthy;
 use crate::runtime::{RuntimeError, deadline};
+use crate::sabotage::{self, Defect};
 use crate::state::{BindClaim, ContainerId, Inhibition, InhibitionReason};
 use crate::store::Changes;
 
@@ -35,7 +36,13 @@ impl Run<'_> {
         reason: InhibitionReason,
     ) -> Result<(), StepError> {
         let mut changes = Changes::default();
-        self.put_inhibition(&mut changes, service, container, reason)?;
+        let dropped = match reason {
+            InhibitionReason::RetirementPending => Defect::RetirementMarkerDropped,
+            _ => Defect::InhibitionSkipped,
+        };
+        if !sabotage::has(dropped) {
+            self.put_inhibition(&mut changes, service, container, reason)?;
+        }
         Ok(self.journal.begin(index, changes).await?)
     }
 
@@ -76,14 +83,26 @@ impl Run<'_> {
         container: &ContainerId,
         forget: bool,
     ) -> Result<(), StepError> {
+        if sabotage::has(Defect::InhibitionClearedEarly) {
+            self.clear_inhibition(service, container);
+        }
+        if sabotage::has(Defect::BindsReleasedEarly) {
+            let name = self.names.get(container).cloned();
+            let of_it = |claim: &BindClaim| Some(&claim.container_name) == name.as_ref();
+            self.release_binds(of_it).await?;
+        }
         self.journal.begin(index, Changes::default()).await?;
         let farewell = self.farewell(service, container);
-        if let Err(error) = self.ctx.dismiss(container, &farewell, self.cancel).await? {
+        if let Err(error) = self.ctx.dismiss(container, &farewell, self.cancel).await?
+            && !sabotage::has(Defect::RetirementNotConfirmed)
+        {
             let why = format!("container {container} isn't confirmed gone: {error}");
             return Err(Failure::passing("RetireFailed", why).into());
         }
         // The claims of one that was gone before went when the operation began.
-        if let Some(name) = self.names.remove(container) {
+        if let Some(name) = self.names.remove(container)
+            && !sabotage::has(Defect::BindsNotReleased)
+        {
             let of_it = |claim: &BindClaim| claim.container_name == name;
             self.release_binds(of_it).await?;
         }

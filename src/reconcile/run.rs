@@ -8,6 +8,7 @@ use tracing::Instrument as _;
 use crate::manifest::{AppName, ServiceName};
 use crate::plan::{Action, Phase, Snapshot, status};
 use crate::probe::Unhealthy;
+use crate::sabotage::{self, Defect};
 use crate::state::{
     Active, BindClaim, ContainerId, Inhibition, Operation, OperationId, Outcome, OutcomeKind,
     Ownership, Request, Revision, Status, Step, StepKind, Verb,
@@ -412,6 +413,7 @@ impl Run<'_> {
                 self.start(index, service, container.as_ref()).await
             }
             Action::Inspect { service, container } => self.inspect(index, service, container).await,
+            Action::Probe { .. } if sabotage::has(Defect::ProbeSkipped) => Ok(()),
             Action::Probe { service } => self.probe(index, service).await,
             Action::Publish { service } => self.publish(index, service).await,
             Action::Traffic { .. } => self.apply_traffic(index).await,

@@ -2,6 +2,7 @@
 
 use crate::manifest::ServiceName;
 use crate::plan;
+use crate::sabotage::{self, Defect};
 use crate::state::{Active, ContainerId, Warning};
 use crate::store::Changes;
 use crate::traffic::{Backend, Drain, Unserved};
@@ -19,7 +20,9 @@ impl Run<'_> {
         drain: Option<&ContainerId>,
     ) -> Result<(), StepError> {
         self.journal.begin(index, Changes::default()).await?;
-        self.narrow_graph(|of, _| of != service).await?;
+        if !sabotage::has(Defect::WithdrawalSkipped) {
+            self.narrow_graph(|of, _| of != service).await?;
+        }
         let effective = self.active.services.get(service);
         let routed = effective.is_none_or(|active| active.verified.is_some());
         if let Some(container) = drain.filter(|_| routed) {
@@ -51,6 +54,9 @@ impl Run<'_> {
             return Ok(());
         };
         let applied = traffic.apply(self.app, &published.only(kept)).await;
+        if sabotage::has(Defect::WithdrawalNotConfirmed) {
+            return Ok(());
+        }
         applied
             .map(|_| ())
             .map_err(|error| traffic_error("withdraw", error))
@@ -125,11 +131,10 @@ impl Run<'_> {
     /// requests in flight of each of its containers.
     pub(super) async fn withdraw_app(&mut self, index: usize) -> Result<(), StepError> {
         self.journal.begin(index, Changes::default()).await?;
-        self.ctx
-            .traffic
-            .remove(self.app)
-            .await
-            .map_err(|error| traffic_error("withdraw", error))?;
+        if !sabotage::has(Defect::AppWithdrawalSkipped) {
+            let removed = self.ctx.traffic.remove(self.app).await;
+            removed.map_err(|error| traffic_error("withdraw", error))?;
+        }
         let routed: Vec<(ServiceName, ContainerId)> = self
             .active
             .services

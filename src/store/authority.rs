@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{Target, Txn};
+use crate::sabotage::{self, Defect};
 
 /// The leadership key as it was won; gone or another's when leadership is lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +26,9 @@ impl Fence {
     /// Makes a transaction fail unless this term still lasts.
     #[must_use]
     pub fn guard(&self, txn: Txn) -> Txn {
+        if sabotage::has(Defect::FenceForgotten) {
+            return txn;
+        }
         txn.when(
             self.key.clone(),
             Target::CreateRevision(self.create_revision),
@@ -81,6 +85,7 @@ impl Authority {
     pub fn permit(&self, deadline: Duration) -> Result<Fence, NotLeading> {
         match &*self.0.borrow() {
             Some(term) if Instant::now() + deadline <= term.until => Ok(term.fence.clone()),
+            Some(term) if sabotage::has(Defect::LeadershipNotAsked) => Ok(term.fence.clone()),
             _ => Err(NotLeading),
         }
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::manifest::{AppName, NodeName};
+use crate::sabotage::{self, Defect};
 use crate::state::{
     Active, BindClaim, Event, Incarnation, Inhibition, Intent, Keys, Operation, Ownership, Record,
     RecordError, Retained, Revision, Status, decode, encode,
@@ -378,6 +379,7 @@ impl Records {
                     }
                     return Err(RecordsError::Conflict { keys });
                 }
+                Err(_) if sabotage::has(Defect::LostWriteTrusted) => return Ok(0),
                 Err(error) if error.is_ambiguous() && tries < TRIES => {
                     tries += 1;
                     tokio::time::sleep(PAUSE).await;

@@ -12,7 +12,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::claims::{Published, conflict};
-use super::{AppRoutes, Applied, Drain, GraphRevision, Listener, Traffic, TrafficError, Unserved};
+use super::{
+    AppRoutes, Applied, Backend, Drain, GraphRevision, Listener, Traffic, TrafficError, Unserved,
+};
 use crate::manifest::{AppName, Protocol, ServiceName};
 use crate::runtime::EffectLog;
 use crate::state::ContainerId;
@@ -97,6 +99,17 @@ impl MemoryTraffic {
     /// What is written for the app.
     pub fn routes(&self, app: &AppName) -> Option<AppRoutes> {
         self.lock().apps.get(app)?.routes.clone()
+    }
+
+    /// Whom some data plane may still send requests to, by service.
+    pub fn served(&self, app: &AppName) -> Vec<(ServiceName, Backend)> {
+        let graph = self.lock();
+        let entry = graph.apps.get(app).into_iter();
+        let graphs = entry.flat_map(|entry| entry.routes.iter().chain(&entry.lingering));
+        graphs
+            .flat_map(AppRoutes::backends)
+            .map(|(service, backend)| (service.clone(), backend.clone()))
+            .collect()
     }
 
     /// Whether some data plane may still send requests to this container.

@@ -2,7 +2,7 @@
 //! Every test asserts what was done and in which order.
 //!
 //! The doubles also watch each single effect and write, whatever the test is about:
-//! see `support/watch.rs`. Each of these tests was seen to fail when the code broke
+//! see `tests/doubles/watch.rs`. Each of these tests was seen to fail when the code broke
 //! the invariant (DESIGN, section 6) that it stands for:
 //!
 //! | invariant | tests that fail without it |
@@ -28,6 +28,8 @@
 
 mod changing;
 mod deploy;
+#[path = "../doubles/mod.rs"]
+mod doubles;
 mod failing;
 mod history;
 mod interrupted;

@@ -173,7 +173,7 @@ async fn a_stop_takes_a_predecessor_with_it_and_fails_when_it_stays() {
 
 #[tokio::test(start_paused = true)]
 async fn an_overlapping_update_cut_anywhere_is_brought_to_its_end() {
-    for cut in [Cut::Before, Cut::After, Cut::LosesReply, Cut::Fails] {
+    for cut in [Cut::Before, Cut::After, Cut::LosesReply, Cut::Breaks] {
         for number in 0.. {
             let mut world = serving().await;
             world.put(&overlapping("web:2")).await;

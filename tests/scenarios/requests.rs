@@ -293,7 +293,7 @@ async fn a_stopped_app_that_somebody_revived_is_stopped_again() {
 
 /// Cuts the request at each effect in each way; a successor takes over.
 async fn cut_everywhere(asked: &str, verify: impl Fn(&World)) {
-    for cut in [Cut::Before, Cut::After, Cut::LosesReply, Cut::Fails] {
+    for cut in [Cut::Before, Cut::After, Cut::LosesReply, Cut::Breaks] {
         for number in 1.. {
             let mut world = serving().await;
             world.deploy(&blog("web:2")).await;

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use tracing::info;
 
 use super::{HostError, file};
+use crate::sabotage::{self, Defect};
 use crate::store::Store;
 
 const SCHEMA: u32 = 1;
@@ -85,7 +86,7 @@ impl KnownStore {
                         found: describe(&found),
                     });
                 }
-                if known.revision > revision {
+                if known.revision > revision && !sabotage::has(Defect::OlderStoreAccepted) {
                     return Err(HostError::Older {
                         known: known.revision,
                         found: revision,

@@ -228,9 +228,10 @@ impl Runtime for MemoryRuntime {
             }
             let until = due.map_or(end, |due| due.min(end));
             tokio::select! {
-                () = tokio::time::sleep_until(until) => {}
+                biased;
                 // The sender lives as long as `self`.
                 _ = changed.changed() => {}
+                () = tokio::time::sleep_until(until) => {}
             }
         }
     }

@@ -79,6 +79,11 @@ impl MemoryStore {
         self.with(|state| state.read(&Range::Prefix(String::new())))
     }
 
+    /// What a range holds now.
+    pub fn look(&self, range: &Range) -> Vec<Entry> {
+        self.with(|state| state.read(range))
+    }
+
     /// The newest revision.
     pub fn revision(&self) -> i64 {
         self.with(|state| state.revision())

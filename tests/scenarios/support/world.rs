@@ -17,27 +17,19 @@ use podherd::traffic::MemoryTraffic;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::clock::TestClock;
-use super::cut::{Cut, Gate};
-use super::manifest::{Manifest, reference};
-use super::runtime::WatchedRuntime;
-use super::store::RecordingStore;
-use super::traffic::WatchedTraffic;
-use super::watch::Watch;
+use crate::doubles::clock::TestClock;
+use crate::doubles::cut::{Cut, Gate};
+use crate::doubles::leaks::PRINTED;
+use crate::doubles::manifest::{Manifest, reference};
+use crate::doubles::runtime::WatchedRuntime;
+use crate::doubles::store::RecordingStore;
+use crate::doubles::traffic::WatchedTraffic;
+use crate::doubles::watch::Watch;
 
 /// Longer than any scenario.
 const TERM: Duration = Duration::from_secs(400 * 24 * 3600);
 /// Passes after which an app that hasn't settled never will.
 const PASSES: usize = 60;
-/// What containers of these tests print. It may show up nowhere but in diagnostics,
-/// and the secret in it nowhere at all.
-pub const PRINTED: &str = "printed password=hunter2";
-/// The secret in it.
-pub const PASSWORD: &str = "hunter2";
-
-/// What the values of these tests' secrets contain; it may show up nowhere at all.
-pub const SECRET: &str = "s3cr3t";
-
 pub fn name(app: &str) -> AppName {
     app.parse().unwrap()
 }

@@ -7,12 +7,12 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use podherd::manifest::Protocol;
 use podherd::runtime::{
-    Container, ContainerSpec, ContainerSummary, Image, Labels, Network, PullReport, Runtime,
-    RuntimeError, RuntimeEvents, Secret, SecretValue, Volume, Wanted,
+    Container, ContainerSpec, ContainerSummary, Image, Labels, MemoryRuntime, Network, PullReport,
+    Runtime, RuntimeError, RuntimeEvents, Secret, SecretValue, Volume, Wanted, deadline,
 };
 use podherd::state::ContainerId;
 
-use super::cut::Gate;
+use super::cut::{Broken, Gate, Site};
 use super::watch::Watch;
 
 #[derive(Debug)]
@@ -24,19 +24,50 @@ pub struct WatchedRuntime {
 impl WatchedRuntime {
     async fn effect<T>(
         &self,
-        call: &'static str,
+        site: Site,
         act: impl Future<Output = Result<T, RuntimeError>>,
     ) -> Result<T, RuntimeError> {
+        let (call, deadline) = (site.call, site.deadline);
         let watched = async {
             elsewhere().await;
-            self.watch.acts(call);
             act.await
         };
-        let lost = || RuntimeError::Unavailable {
-            call,
-            message: "the connection broke".to_owned(),
+        self.gate.alive().await;
+        self.watch.acts(call, deadline);
+        let broken = |why| match why {
+            Broken::Connection => RuntimeError::Unavailable {
+                call,
+                message: "the connection broke".to_owned(),
+            },
+            Broken::Refused => RuntimeError::Refused {
+                call,
+                message: "it didn't want to".to_owned(),
+            },
+            Broken::Deadline(time) => RuntimeError::Deadline {
+                call,
+                seconds: time.as_secs(),
+            },
         };
-        self.gate.pass(watched, lost).await
+        self.gate.pass(site, watched, broken).await
+    }
+
+    /// An effect on a container.
+    fn on(&self, call: &'static str, id: &ContainerId, deadline: Duration) -> Site {
+        let app = self.watch.app_of(id);
+        self.watch.site(call, app.as_deref(), deadline)
+    }
+
+    /// An effect on something that is made with these labels.
+    fn with(&self, call: &'static str, labels: &Labels) -> Site {
+        let app = labels.get(podherd::state::labels::APP);
+        self.watch
+            .site(call, app.map(String::as_str), deadline::CREATE)
+    }
+
+    /// The runtime, as long as the process that asks is alive.
+    async fn inner(&self) -> &MemoryRuntime {
+        self.gate.alive().await;
+        &self.watch.runtime
     }
 }
 
@@ -48,11 +79,11 @@ async fn elsewhere() {
 #[async_trait]
 impl Runtime for WatchedRuntime {
     async fn ping(&self) -> Result<(), RuntimeError> {
-        self.watch.runtime.ping().await
+        self.inner().await.ping().await
     }
 
     async fn port_is_free(&self, protocol: Protocol, port: u16) -> Result<bool, RuntimeError> {
-        self.watch.runtime.port_is_free(protocol, port).await
+        self.inner().await.port_is_free(protocol, port).await
     }
 
     async fn image(
@@ -70,6 +101,7 @@ impl Runtime for WatchedRuntime {
                 found.await.is_ok()
             }
         };
+        self.gate.alive().await;
         if !local {
             let takes = *self.watch.pulls_take.lock().unwrap();
             tokio::time::sleep(takes).await;
@@ -78,19 +110,23 @@ impl Runtime for WatchedRuntime {
     }
 
     async fn list(&self, labels: &Labels) -> Result<Vec<ContainerSummary>, RuntimeError> {
-        self.watch.runtime.list(labels).await
+        self.inner().await.list(labels).await
     }
 
     async fn inspect(&self, id_or_name: &str) -> Result<Option<Container>, RuntimeError> {
-        self.watch.runtime.inspect(id_or_name).await
+        self.inner().await.inspect(id_or_name).await
     }
 
     async fn check_user_ids(&self) -> Result<(), RuntimeError> {
-        self.watch.runtime.check_user_ids().await
+        self.inner().await.check_user_ids().await
     }
 
     async fn create(&self, spec: &ContainerSpec) -> Result<ContainerId, RuntimeError> {
-        self.effect("create", self.watch.runtime.create(spec)).await
+        let create = async {
+            self.watch.makes(&spec.labels);
+            self.watch.runtime.create(spec).await
+        };
+        self.effect(self.with("create", &spec.labels), create).await
     }
 
     async fn start(&self, id: &ContainerId) -> Result<(), RuntimeError> {
@@ -98,7 +134,8 @@ impl Runtime for WatchedRuntime {
             self.watch.starts(id);
             self.watch.runtime.start(id).await
         };
-        self.effect("start", start).await
+        self.effect(self.on("start", id, deadline::START), start)
+            .await
     }
 
     async fn signal(&self, id: &ContainerId, signal: &str) -> Result<(), RuntimeError> {
@@ -106,11 +143,12 @@ impl Runtime for WatchedRuntime {
             self.watch.ends(id);
             self.watch.runtime.signal(id, signal).await
         };
-        self.effect("signal", send).await
+        self.effect(self.on("signal", id, deadline::SIGNAL), send)
+            .await
     }
 
     async fn wait_stopped(&self, id: &ContainerId, within: Duration) -> Result<bool, RuntimeError> {
-        self.watch.runtime.wait_stopped(id, within).await
+        self.inner().await.wait_stopped(id, within).await
     }
 
     async fn remove(&self, id: &ContainerId, force: bool) -> Result<(), RuntimeError> {
@@ -118,7 +156,8 @@ impl Runtime for WatchedRuntime {
             self.watch.ends(id);
             self.watch.runtime.remove(id, force).await
         };
-        self.effect("remove", remove).await
+        self.effect(self.on("remove", id, deadline::REMOVE), remove)
+            .await
     }
 
     async fn logs(
@@ -127,7 +166,7 @@ impl Runtime for WatchedRuntime {
         lines: usize,
         since: Option<Timestamp>,
     ) -> Result<Vec<String>, RuntimeError> {
-        self.watch.runtime.logs(id, lines, since).await
+        self.inner().await.logs(id, lines, since).await
     }
 
     async fn exec(
@@ -136,37 +175,48 @@ impl Runtime for WatchedRuntime {
         command: &[String],
         within: Duration,
     ) -> Result<i64, RuntimeError> {
-        self.watch.runtime.exec(id, command, within).await
+        self.inner().await.exec(id, command, within).await
     }
 
     async fn healthcheck(&self, id: &ContainerId, within: Duration) -> Result<bool, RuntimeError> {
-        self.watch.runtime.healthcheck(id, within).await
+        self.inner().await.healthcheck(id, within).await
     }
 
     async fn volume(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
-        self.watch.runtime.volume(name).await
+        self.inner().await.volume(name).await
     }
 
     async fn create_volume(&self, name: &str, labels: &Labels) -> Result<(), RuntimeError> {
-        let create = self.watch.runtime.create_volume(name, labels);
-        self.effect("create_volume", create).await
+        let create = async {
+            self.watch.makes(labels);
+            self.watch.runtime.create_volume(name, labels).await
+        };
+        self.effect(self.with("create_volume", labels), create)
+            .await
     }
 
     async fn volumes(&self) -> Result<Vec<Volume>, RuntimeError> {
-        Runtime::volumes(self.watch.runtime.as_ref()).await
+        Runtime::volumes(self.inner().await).await
     }
 
     async fn remove_volume(&self, name: &str) -> Result<(), RuntimeError> {
-        let remove = self.watch.runtime.remove_volume(name);
-        self.effect("remove_volume", remove).await
+        let remove = async {
+            self.watch.deletes("volume", name);
+            self.watch.runtime.remove_volume(name).await
+        };
+        self.effect(
+            self.watch.site("remove_volume", None, deadline::REMOVE),
+            remove,
+        )
+        .await
     }
 
     async fn secrets(&self) -> Result<Vec<Secret>, RuntimeError> {
-        self.watch.runtime.secrets().await
+        self.inner().await.secrets().await
     }
 
     async fn secret(&self, name: &str) -> Result<Option<Labels>, RuntimeError> {
-        self.watch.runtime.secret(name).await
+        self.inner().await.secret(name).await
     }
 
     async fn create_secret(
@@ -176,23 +226,32 @@ impl Runtime for WatchedRuntime {
         labels: &Labels,
     ) -> Result<(), RuntimeError> {
         let create = self.watch.runtime.create_secret(name, value, labels);
-        self.effect("create_secret", create).await
+        self.effect(self.with("create_secret", labels), create)
+            .await
     }
 
     async fn remove_secret(&self, name: &str) -> Result<(), RuntimeError> {
-        let remove = self.watch.runtime.remove_secret(name);
-        self.effect("remove_secret", remove).await
+        let remove = async {
+            self.watch.deletes("secret", name);
+            self.watch.runtime.remove_secret(name).await
+        };
+        self.effect(
+            self.watch.site("remove_secret", None, deadline::REMOVE),
+            remove,
+        )
+        .await
     }
 
     async fn network(&self, name: &str) -> Result<Option<Network>, RuntimeError> {
-        let found = self.watch.runtime.network(name).await;
+        let found = self.inner().await.network(name).await;
         elsewhere().await;
         found
     }
 
     async fn create_network(&self, name: &str, network: &Network) -> Result<(), RuntimeError> {
         let create = self.watch.runtime.create_network(name, network);
-        self.effect("create_network", create).await
+        self.effect(self.with("create_network", &network.labels), create)
+            .await
     }
 
     async fn remove_network(&self, name: &str) -> Result<(), RuntimeError> {
@@ -201,10 +260,14 @@ impl Runtime for WatchedRuntime {
             tokio::time::sleep(takes).await;
             self.watch.runtime.remove_network(name).await
         };
-        self.effect("remove_network", remove).await
+        self.effect(
+            self.watch.site("remove_network", None, deadline::REMOVE),
+            remove,
+        )
+        .await
     }
 
     async fn events(&self, label: &str) -> Result<RuntimeEvents, RuntimeError> {
-        self.watch.runtime.events(label).await
+        self.inner().await.events(label).await
     }
 }

@@ -6,18 +6,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use podherd::state::{Active, Operation, OutcomeKind, StepState, decode};
+use podherd::state::{Active, Operation, OutcomeKind, Step, StepKind, StepState, decode};
 use podherd::store::{
     Commit, Entry, LeaseId, Range, Store, StoreError, Txn, View, Watch as Changes, Write,
 };
 
-use super::cut::Gate;
+use super::cut::{Broken, Gate, Site};
 use super::watch::Watch;
 
 #[derive(Debug, Default)]
 struct Meaning {
     effects: Vec<String>,
     violations: Vec<String>,
+    journaled: Option<(String, Operation)>,
 }
 
 #[derive(Debug, Clone)]
@@ -42,8 +43,27 @@ impl RecordingStore {
     }
 
     fn before(&self, key: &str) -> Option<Entry> {
-        let entries = self.watch.store.entries();
-        entries.into_iter().find(|entry| entry.key == key)
+        let mut found = self.watch.store.look(&Range::Key(key.to_owned()));
+        found.pop()
+    }
+
+    /// Where in an operation the write is.
+    fn site(&self, txn: &Txn) -> Site {
+        let prefix = format!("{}/state/operations/", self.watch.keys.prefix());
+        let journal = txn.writes.iter().find_map(|write| match write {
+            Write::Put { key, value, .. } => {
+                let app = key.strip_prefix(&prefix)?.split('/').next()?;
+                Some((app.to_owned(), step_of(&decode(value).unwrap())))
+            }
+            _ => None,
+        });
+        let (app, step) = journal.unzip();
+        Site {
+            call: "commit",
+            app,
+            step,
+            deadline: Duration::from_secs(5),
+        }
     }
 
     /// What the transaction does, as effects, and what is wrong with it; both
@@ -51,25 +71,35 @@ impl RecordingStore {
     fn meaning(&self, txn: &Txn) -> Meaning {
         let fence = self.watch.keys.leader();
         let mut meaning = Meaning::default();
-        if !txn.compares.iter().any(|compare| compare.key == fence) {
+        let fenced = txn.compares.iter().any(|compare| compare.key == fence);
+        if !fenced && !txn.writes.iter().all(|write| self.needs_no_fence(write)) {
             meaning
                 .violations
-                .push("a write without a fence".to_owned());
+                .push("13: a write without a fence".to_owned());
         }
         for write in &txn.writes {
             match write {
                 Write::Put { key, value, .. } => self.put(key, value, &mut meaning),
                 Write::Delete(key) => self.delete(key, &mut meaning),
                 Write::DeletePrefix(prefix) => {
-                    for entry in self.watch.store.entries() {
-                        if entry.key.starts_with(prefix) {
-                            self.delete(&entry.key, &mut meaning);
-                        }
+                    for entry in self.watch.store.look(&Range::Prefix(prefix.clone())) {
+                        self.delete(&entry.key, &mut meaning);
                     }
                 }
             }
         }
         meaning
+    }
+
+    /// What a controller writes before it leads: who leads, and which hosts there are.
+    fn needs_no_fence(&self, write: &Write) -> bool {
+        let keys = &self.watch.keys;
+        match write {
+            Write::Put { key, .. } | Write::Delete(key) => {
+                *key == keys.leader() || key.starts_with(&keys.nodes())
+            }
+            Write::DeletePrefix(_) => false,
+        }
     }
 
     fn put(&self, key: &str, value: &[u8], meaning: &mut Meaning) {
@@ -90,12 +120,34 @@ impl RecordingStore {
         } else if self.is(key, "retained") {
             meaning.effects.push("end".to_owned());
         } else if self.is(key, "operations") {
-            let wrong = journals(before.as_deref(), &decode(value).unwrap());
+            let operation = decode(value).unwrap();
+            let wrong = journals(before.as_deref(), &operation);
             meaning.violations.extend(wrong);
+            meaning.violations.extend(self.falsely_retired(&operation));
+            let app = key.rsplit('/').nth(1).unwrap().to_owned();
+            meaning.journaled = Some((app, operation));
         }
     }
 
+    /// A retirement that succeeded left nothing (invariant 9).
+    fn falsely_retired(&self, operation: &Operation) -> Option<String> {
+        let there = |step: &&Step| {
+            let container = step.before.as_ref();
+            step.kind == StepKind::Retire
+                && step.state == StepState::Succeeded
+                && container.is_some_and(|id| self.watch.runtime.container(id.as_str()).is_some())
+        };
+        let step = operation.steps.iter().find(there)?;
+        Some(format!("9: {:?} is retired, and still there", step.before))
+    }
+
     fn delete(&self, key: &str, meaning: &mut Meaning) {
+        if self.is(key, "binds")
+            && let Some(entry) = self.before(key)
+        {
+            let claim = decode(&entry.value).unwrap();
+            meaning.violations.extend(self.watch.releases(&claim));
+        }
         if let Some(service) = self.inhibited(key)
             && self.before(key).is_some()
         {
@@ -125,6 +177,7 @@ impl Store for RecordingStore {
     }
 
     async fn commit(&self, txn: Txn) -> Result<Commit, StoreError> {
+        let site = self.site(&txn);
         let apply = async {
             let meaning = self.meaning(&txn);
             let commit = self.watch.store.commit(txn).await?;
@@ -136,14 +189,20 @@ impl Store for RecordingStore {
                 for violation in meaning.violations {
                     self.watch.note(violation);
                 }
+                if let Some((app, operation)) = meaning.journaled {
+                    self.watch.journaled(app, operation);
+                }
             }
             Ok(commit)
         };
-        let lost = || StoreError::Unavailable {
-            call: "commit",
-            message: "the connection broke".to_owned(),
+        let broken = |why| match why {
+            Broken::Refused => StoreError::NoSpace,
+            Broken::Connection | Broken::Deadline(_) => StoreError::Unavailable {
+                call: "commit",
+                message: "the connection broke".to_owned(),
+            },
         };
-        self.gate.pass(apply, lost).await
+        self.gate.pass(site, apply, broken).await
     }
 
     async fn watch(&self, prefix: &str, from: i64) -> Result<Changes, StoreError> {
@@ -169,9 +228,21 @@ fn journals(before: Option<&[u8]>, after: &Operation) -> Option<String> {
     let outcome = after.outcome.as_ref();
     let success = outcome.is_some_and(|outcome| outcome.result == OutcomeKind::Success);
     if success && !after.steps.iter().all(succeeded) {
-        return Some("a success whose steps didn't all succeed".to_owned());
+        return Some("9: a success whose steps didn't all succeed".to_owned());
     }
     let before: Operation = decode(before?).unwrap();
     let same = before.in_flight() || *after == before.shortened();
-    (!same).then(|| "an operation that ended is written again".to_owned())
+    (!same).then(|| "9: an operation that ended is written again".to_owned())
+}
+
+/// The step that begins with this write, or the outcome.
+fn step_of(operation: &Operation) -> String {
+    let mut steps = operation.steps.iter();
+    let running = steps.find(|step| step.state == StepState::Running);
+    let step = match (operation.in_flight(), running) {
+        (true, Some(step)) => step.kind.as_str(),
+        (true, None) => "between",
+        (false, _) => "outcome",
+    };
+    format!("{}/{step}", operation.request.verb.as_str())
 }
