@@ -178,6 +178,16 @@ pub enum Change {
     },
 }
 
+impl Change {
+    /// The revision that made it.
+    pub fn revision(&self) -> i64 {
+        match self {
+            Self::Put(entry) => entry.mod_revision,
+            Self::Delete { mod_revision, .. } => *mod_revision,
+        }
+    }
+}
+
 /// What a watch delivers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchEvent {

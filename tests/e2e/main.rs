@@ -7,6 +7,8 @@
 // A test says what went wrong by panicking.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../model/mod.rs"]
+mod model;
 #[path = "../runtime/contract.rs"]
 mod runtime_contract;
 #[path = "../store/contract.rs"]
@@ -24,6 +26,8 @@ mod limits;
 mod listeners;
 mod living;
 mod local_etcd;
+mod model_runtime;
+mod model_store;
 mod networks;
 mod overlap;
 mod paused;

@@ -1,4 +1,4 @@
-//! A container that somebody pauses: no signal reaches it.
+//! A container that somebody pauses: no signal reaches it but SIGKILL.
 
 use crate::support::{Image, World, manifest, until};
 

@@ -1,5 +1,6 @@
-//! A container that somebody pauses: no signal reaches it.
+//! A container that somebody pauses: no signal reaches it but SIGKILL.
 
+use podherd::runtime::Behaviour;
 use podherd::state::OutcomeKind;
 
 use crate::support::{World, blog};
@@ -42,8 +43,23 @@ async fn a_deployment_replaces_it_by_force() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_in_place_says_why_it_can_not_be_done() {
+async fn a_restart_in_place_ends_it_by_force() {
     let world = paused().await;
+    world.request("blog", "r-1", "verb: restart").await;
+    let _ = world.pass("blog").await;
+    let effects = world.effects();
+    let end = effects.iter().position(|it| it == "signal web SIGKILL");
+    let again = effects.iter().position(|it| it == "start web");
+    assert!(end.is_some() && end < again, "{effects:?}");
+    world.assert_serves("blog", &["web"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_in_place_of_what_nothing_ends_says_so() {
+    let world = paused().await;
+    let container = world.container("web").id;
+    let stuck = Behaviour::NeverLeaves;
+    world.runtime.set_behaviour(container.as_str(), stuck);
     world.request("blog", "r-1", "verb: restart").await;
     let _ = world.pass("blog").await;
     let operations = world.operations("blog");

@@ -9,13 +9,14 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::BroadcastStream;
 
 use super::super::{
-    Container, ContainerSpec, ContainerSummary, Image, Labels, Network, PullProgress, PullReport,
-    Runtime, RuntimeError, RuntimeEvents, Secret, SecretValue, Volume, Wanted,
+    Container, ContainerSpec, ContainerState, ContainerSummary, Image, Labels, Network,
+    PullProgress, PullReport, Runtime, RuntimeError, RuntimeEvents, Secret, SecretValue, Volume,
+    Wanted,
 };
 use super::MemoryRuntime;
 use super::faults::{Call, unavailable};
 use super::world::{Record, Start};
-use crate::manifest::Protocol;
+use crate::manifest::{Protocol, signal_number};
 use crate::state::ContainerId;
 
 /// Largest answer of a log.
@@ -125,18 +126,18 @@ impl Runtime for MemoryRuntime {
                 if world.images.by_id(&spec.image_id).is_none() {
                     return Err(missing("image", &spec.image_id));
                 }
-                if world.find(&spec.name).is_some() {
-                    return Err(RuntimeError::NameInUse {
-                        what: "container",
-                        name: spec.name.clone(),
-                    });
+                if let Some(secret) = world.secrets.missing(spec) {
+                    return Err(missing("secret", &secret));
                 }
                 let mut networks = spec.networks.iter();
                 if let Some(network) = networks.find(|it| !world.networks.contains_key(&it.name)) {
                     return Err(missing("network", &network.name));
                 }
-                if let Some(secret) = world.secrets.missing(spec) {
-                    return Err(missing("secret", &secret));
+                if world.find(&spec.name).is_some() {
+                    return Err(RuntimeError::NameInUse {
+                        what: "container",
+                        name: spec.name.clone(),
+                    });
                 }
                 Ok(world.create(spec))
             })?;
@@ -151,6 +152,16 @@ impl Runtime for MemoryRuntime {
         self.call(Call::Start, &name, || {
             let started = self.with(|world| {
                 let record = world.find(id.as_str()).ok_or_else(|| no_container(id))?;
+                match record.state {
+                    ContainerState::Running => return Ok(Start::WasRunning),
+                    ContainerState::Paused => {
+                        return Err(RuntimeError::Refused {
+                            call: Call::Start.name(),
+                            message: "the container is paused".to_owned(),
+                        });
+                    }
+                    _ => {}
+                }
                 if let Some(secret) = world.secrets.missing_env(&record.spec) {
                     return Err(RuntimeError::NotFound {
                         what: "secret",
@@ -182,9 +193,15 @@ impl Runtime for MemoryRuntime {
         self.call(Call::Signal, &name, || {
             let hit = self.with(|world| {
                 let up = world.find(id.as_str()).is_some_and(Record::is_up);
+                if up && signal_number(signal).is_none() {
+                    return Err(RuntimeError::Refused {
+                        call: Call::Signal.name(),
+                        message: format!("{signal:?} is no signal"),
+                    });
+                }
                 world.signal(id.as_str(), signal);
-                up
-            });
+                Ok(up)
+            })?;
             if hit {
                 self.effects.push(format!("signal {name} {signal}"));
             }
@@ -224,10 +241,12 @@ impl Runtime for MemoryRuntime {
         self.call(Call::Remove, &name, || {
             let removed = self.with(|world| match world.find(id.as_str()) {
                 None => Ok(false),
-                Some(record) if record.is_up() && !force => Err(RuntimeError::Refused {
-                    call: Call::Remove.name(),
-                    message: format!("{} is running", record.spec.name),
-                }),
+                Some(record) if record.is_up() && (!force || record.never_leaves()) => {
+                    Err(RuntimeError::Refused {
+                        call: Call::Remove.name(),
+                        message: format!("{} is running", record.spec.name),
+                    })
+                }
                 Some(_) => {
                     world.remove(id.as_str());
                     Ok(true)
@@ -269,7 +288,7 @@ impl Runtime for MemoryRuntime {
         self.call(Call::Exec, &name, || {
             self.with(|world| {
                 let record = world.find(id.as_str()).ok_or_else(|| no_container(id))?;
-                if !record.is_up() {
+                if record.state != ContainerState::Running {
                     return Err(RuntimeError::Refused {
                         call: Call::Exec.name(),
                         message: "the container doesn't run".to_owned(),
@@ -293,7 +312,7 @@ impl Runtime for MemoryRuntime {
                 if !record.has_healthcheck {
                     return Err(refused("the container has no health check"));
                 }
-                if !record.is_up() {
+                if record.state != ContainerState::Running {
                     return Err(refused("the container doesn't run"));
                 }
                 Ok(record.is_ready())

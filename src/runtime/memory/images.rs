@@ -24,6 +24,8 @@ pub enum Behaviour {
     IgnoresTerm,
     /// Leaves that long after it was asked to.
     SlowToLeave(Duration),
+    /// Nothing ends it, as a process that hangs in the kernel.
+    NeverLeaves,
 }
 
 /// An image of the in-memory runtime.
@@ -162,7 +164,9 @@ impl Images {
     }
 
     pub(super) fn forget_local(&mut self, reference: &str) {
-        if let Some(digest) = self.tags.remove(reference) {
+        if let Some(digest) = self.tags.remove(reference)
+            && !self.tags.values().any(|other| *other == digest)
+        {
             self.local.remove(&digest);
         }
     }

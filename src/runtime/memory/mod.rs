@@ -24,7 +24,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{broadcast, watch};
 
-use super::{Container, ContainerSpec, Labels, Network, RuntimeError, RuntimeEvent};
+use super::{
+    Container, ContainerSpec, ContainerState, Labels, Network, RuntimeError, RuntimeEvent,
+};
 use crate::clock::Clock;
 use crate::manifest::Protocol;
 use crate::state::ContainerId;
@@ -137,7 +139,7 @@ impl MemoryRuntime {
         self.with(|world| world.images.load(reference, image));
     }
 
-    /// Removes a local image, as somebody's prune would.
+    /// Takes a local image's name away, and with its last one the image, as `podman rmi`.
     pub fn prune_image(&self, reference: &str) {
         self.with(|world| world.images.forget_local(reference));
     }
@@ -240,10 +242,15 @@ impl MemoryRuntime {
         self.with(|world| world.start(id_or_name, now));
     }
 
-    /// Somebody restarts the container; its first port may have moved meanwhile.
+    /// Somebody restarts the container; its first port may have moved meanwhile. One that
+    /// is paused can't be restarted.
     pub fn restart_by_hand(&self, id_or_name: &str, moved_to: Option<u16>) {
         let now = self.clock.now();
         self.with(|world| {
+            let paused = |record: &Record| record.state == ContainerState::Paused;
+            if world.find(id_or_name).is_some_and(paused) {
+                return;
+            }
             world.end(id_or_name, 0, false);
             if let (Some(host), Some(record)) = (moved_to, world.find_mut(id_or_name))
                 && let Some(port) = record.ports.first_mut()
@@ -254,7 +261,7 @@ impl MemoryRuntime {
         });
     }
 
-    /// Somebody pauses the container: no signal reaches it.
+    /// Somebody pauses the container: no signal but SIGKILL reaches it until it goes on.
     pub fn pause_by_hand(&self, id_or_name: &str) {
         self.with(|world| world.freeze(id_or_name, true));
     }
@@ -322,9 +329,13 @@ impl MemoryRuntime {
         self.with(|world| world.ignores_limits = ignores);
     }
 
-    /// A process outside of all containers takes a host port.
+    /// A process outside of all containers takes a host port, unless a container has it.
     pub fn occupy_port(&self, protocol: Protocol, host: u16) {
-        self.with(|world| world.occupied.insert((protocol, host)));
+        self.with(|world| {
+            if world.is_free(protocol, host) {
+                world.occupied.insert((protocol, host));
+            }
+        });
     }
 
     /// That process leaves the port.

@@ -33,6 +33,8 @@ pub(super) struct Record {
     pub(super) started_at: Option<Timestamp>,
     started: Option<Instant>,
     leaves: Option<Instant>,
+    /// The signal that reaches it when it goes on: it is paused.
+    waiting: Option<String>,
     exit_code: Option<i32>,
     oom_killed: bool,
     pub(super) ports: Vec<PortMapping>,
@@ -78,6 +80,11 @@ impl Record {
     /// Whether its process may still write.
     pub(super) fn is_up(&self) -> bool {
         self.state.may_run()
+    }
+
+    /// Whether nothing ends its process.
+    pub(super) fn never_leaves(&self) -> bool {
+        self.behaves == Behaviour::NeverLeaves
     }
 
     /// Whether a probe of it would pass now.
@@ -227,6 +234,7 @@ impl World {
             started_at: None,
             started: None,
             leaves: None,
+            waiting: None,
             exit_code: None,
             oom_killed: false,
             ports,
@@ -341,6 +349,7 @@ impl World {
         };
         record.state = ContainerState::Exited;
         record.leaves = None;
+        record.waiting = None;
         record.exit_code = Some(code);
         record.oom_killed = oom_killed;
         self.tell(id, RuntimeEventKind::Died);
@@ -353,22 +362,31 @@ impl World {
         } else {
             (ContainerState::Paused, ContainerState::Running)
         };
-        if let Some(record) = self.find_mut(id).filter(|record| record.state == from) {
-            record.state = to;
-            self.tell(id, RuntimeEventKind::Paused);
+        let Some(record) = self.find_mut(id).filter(|record| record.state == from) else {
+            return;
+        };
+        record.state = to;
+        let waiting = record.waiting.take();
+        self.tell(id, RuntimeEventKind::Paused);
+        if let Some(signal) = waiting {
+            self.signal(id, &signal);
         }
     }
 
     pub(super) fn signal(&mut self, id: &str, signal: &str) {
-        let reached = |record: &&mut Record| record.state == ContainerState::Running;
-        let Some(record) = self.find_mut(id).filter(reached) else {
+        let Some(record) = self.find_mut(id).filter(|record| record.is_up()) else {
             return;
         };
-        if signal.trim_start_matches("SIG") == "KILL" {
+        let kills = signal.trim_start_matches("SIG") == "KILL";
+        if kills && record.behaves != Behaviour::NeverLeaves {
             return self.end(id, KILLED, false);
         }
+        if record.state == ContainerState::Paused {
+            record.waiting = Some(signal.to_owned());
+            return;
+        }
         match record.behaves {
-            Behaviour::IgnoresTerm => {}
+            Behaviour::IgnoresTerm | Behaviour::NeverLeaves => {}
             Behaviour::SlowToLeave(after) => {
                 record.leaves.get_or_insert(Instant::now() + after);
             }

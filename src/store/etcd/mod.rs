@@ -28,6 +28,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     Commit, Compare, LeaseId, Range, Store, StoreError, Target, Txn, View, Watch, Write, deadline,
+    limit,
 };
 pub use options::{Certificates, EtcdOptions};
 
@@ -208,9 +209,7 @@ impl Store for EtcdStore {
     }
 
     async fn grant(&self, ttl: Duration) -> Result<LeaseId, StoreError> {
-        // etcd counts whole seconds.
-        let whole = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
-        let seconds = i64::try_from(whole.max(1)).unwrap_or(i64::MAX);
+        let seconds = i64::try_from(limit::lease_seconds(ttl)).unwrap_or(i64::MAX);
         // A grant that got lost leaves a lease without keys, which ends by itself.
         let answer = self
             .call("grant a lease", deadline::LEASE, Repeat::Freely, || {

@@ -18,6 +18,8 @@ const CALL: &str = "watch";
 struct Watching {
     asker: WatchRequestSender,
     answers: WatchResponseStream,
+    /// Nothing older is delivered.
+    from: i64,
     /// Everything up to this revision has been delivered.
     delivered: i64,
     ask_at: Instant,
@@ -72,8 +74,11 @@ async fn start(
     prefix: &str,
     from: i64,
 ) -> Result<(Watching, Option<WatchResponse>), StoreError> {
+    // etcd begins a watch even at the revision up to which it was compacted, though it
+    // may have forgotten what was deleted there. Asked for one more, it says so.
+    let start = (from - 1).max(1);
     let options = WatchOptions::new()
-        .with_start_revision(from)
+        .with_start_revision(start)
         .with_progress_notify();
     let options = if prefix.is_empty() {
         options.with_all_keys()
@@ -94,6 +99,7 @@ async fn start(
     let watching = Watching {
         asker,
         answers,
+        from,
         delivered: from - 1,
         ask_at: Instant::now() + deadline::WATCH_PROGRESS,
         asked: None,
@@ -143,20 +149,18 @@ impl Watching {
     fn understand(&mut self, answer: &WatchResponse) -> Option<WatchEvent> {
         self.asked = None;
         self.ask_at = Instant::now() + deadline::WATCH_PROGRESS;
-        let changes: Vec<Change> = answer.events().iter().filter_map(change).collect();
+        let changes = answer.events().iter().filter_map(change);
+        let changes: Vec<Change> = changes.filter(|it| it.revision() >= self.from).collect();
         if let Some(last) = changes.last() {
             // The header's revision may be ahead of what is delivered while the
             // watch catches up; the changes themselves never are.
-            self.delivered = match last {
-                Change::Put(entry) => entry.mod_revision,
-                Change::Delete { mod_revision, .. } => *mod_revision,
-            };
+            self.delivered = last.revision();
             return Some(WatchEvent::Changes {
                 revision: self.delivered,
                 changes,
             });
         }
-        if answer.created() {
+        if answer.created() || !answer.events().is_empty() {
             return None;
         }
         // A sign of life that was asked for carries no watch's ID; before 3.4.25

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::{
-    Change, Commit, Compare, Entry, LeaseId, Range, StoreError, Target, Txn, Write, limit,
+    Change, Commit, Compare, Entry, LeaseId, Range, StoreError, Target, Txn, View, Write, limit,
 };
 use super::lease::Leases;
 
@@ -47,6 +47,16 @@ impl State {
     /// Differs whenever a watch may have to look again.
     pub(super) fn stir(&self) -> (i64, i64, u64) {
         (self.revision, self.compacted, self.leases.changes())
+    }
+
+    pub(super) fn view(&self, ranges: &[Range]) -> Result<View, StoreError> {
+        if ranges.contains(&Range::Key(String::new())) {
+            return Err(refused("read", "key is not provided"));
+        }
+        Ok(View {
+            revision: self.revision,
+            ranges: ranges.iter().map(|range| self.read(range)).collect(),
+        })
     }
 
     pub(super) fn read(&self, range: &Range) -> Vec<Entry> {
@@ -121,7 +131,8 @@ impl State {
 
     /// Changes below a prefix at or after revision `from`, oldest first.
     pub(super) fn changes(&self, prefix: &str, from: i64) -> Result<Vec<Change>, StoreError> {
-        if from < self.compacted {
+        // Of that revision itself etcd keeps what was put, but not always what was deleted.
+        if from <= self.compacted {
             return Err(StoreError::Compacted {
                 compacted: self.compacted,
             });
@@ -196,14 +207,24 @@ fn entry(key: &str, stored: &Stored) -> Entry {
     }
 }
 
+fn refused(call: &'static str, message: &str) -> StoreError {
+    StoreError::Refused {
+        call,
+        message: message.to_owned(),
+    }
+}
+
 /// What etcd refuses before it looks at the comparisons.
 fn check_limits(txn: &Txn) -> Result<(), StoreError> {
-    let refused = |message: &str| {
-        Err(StoreError::Refused {
-            call: "commit",
-            message: message.to_owned(),
-        })
+    let refused = |message: &str| Err(refused("commit", message));
+    let nameless = |write: &Write| match write {
+        Write::Put { key, .. } | Write::Delete(key) => key.is_empty(),
+        Write::DeletePrefix(_) => false,
     };
+    if txn.compares.iter().any(|compare| compare.key.is_empty()) || txn.writes.iter().any(nameless)
+    {
+        return refused("key is not provided");
+    }
     if txn.compares.len().max(txn.writes.len()) > limit::OPERATIONS {
         return refused("too many operations in txn request");
     }
@@ -213,9 +234,6 @@ fn check_limits(txn: &Txn) -> Result<(), StoreError> {
         match write {
             Write::Put { key, value, .. } => {
                 size += key.len() + value.len();
-                if key.is_empty() {
-                    return refused("key is not provided");
-                }
                 if !put.insert(key.as_str()) {
                     return refused("duplicate key given in txn request");
                 }
@@ -229,6 +247,8 @@ fn check_limits(txn: &Txn) -> Result<(), StoreError> {
     let deletes_a_put = txn.writes.iter().any(|write| match write {
         Write::Put { .. } => false,
         Write::Delete(key) => put.contains(key.as_str()),
+        // Of everything, which etcd writes as from NUL to NUL, it sees no overlap.
+        Write::DeletePrefix(prefix) if prefix.is_empty() => false,
         Write::DeletePrefix(prefix) => put.iter().any(|key| key.starts_with(prefix.as_str())),
     });
     if deletes_a_put {

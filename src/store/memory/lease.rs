@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::{LeaseId, StoreError};
+use super::super::{LeaseId, StoreError, limit};
 use super::kv::State;
 
 #[derive(Debug, Clone)]
@@ -58,6 +58,7 @@ impl State {
     pub(super) fn grant(&mut self, ttl: Duration, now: Instant) -> LeaseId {
         self.leases.granted += 1;
         let id = LeaseId(i64::try_from(self.leases.granted).unwrap_or(i64::MAX));
+        let ttl = Duration::from_secs(limit::lease_seconds(ttl));
         let lease = Lease {
             ttl,
             until: now + ttl,

@@ -134,10 +134,7 @@ impl Store for MemoryStore {
     }
 
     async fn read(&self, ranges: &[Range]) -> Result<View, StoreError> {
-        Ok(self.with(|state| View {
-            revision: state.revision(),
-            ranges: ranges.iter().map(|range| state.read(range)).collect(),
-        }))
+        self.with(|state| state.view(ranges))
     }
 
     async fn commit(&self, txn: Txn) -> Result<Commit, StoreError> {

@@ -5,7 +5,7 @@ use futures::stream;
 use tokio::sync::watch as signal;
 use tokio::time::Instant;
 
-use super::super::{Change, StoreError, Watch, WatchEvent, deadline};
+use super::super::{StoreError, Watch, WatchEvent, deadline};
 use super::MemoryStore;
 
 struct Watching {
@@ -54,7 +54,7 @@ impl Watching {
             if let Some(last) = changes.last() {
                 self.progress_at = now + deadline::WATCH_PROGRESS;
                 return Ok(WatchEvent::Changes {
-                    revision: revision_of(last),
+                    revision: last.revision(),
                     changes,
                 });
             }
@@ -70,12 +70,5 @@ impl Watching {
                 () = tokio::time::sleep_until(wake) => {}
             }
         }
-    }
-}
-
-fn revision_of(change: &Change) -> i64 {
-    match change {
-        Change::Put(entry) => entry.mod_revision,
-        Change::Delete { mod_revision, .. } => *mod_revision,
     }
 }

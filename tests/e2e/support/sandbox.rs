@@ -12,6 +12,7 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -177,16 +178,23 @@ impl Sandbox {
 
     /// A socket of this process that listens inside.
     pub fn listen(&self, address: &str) -> TcpListener {
+        self.in_network(|| TcpListener::bind(address).expect("a listener"))
+    }
+
+    /// Does something in a thread of its own that is in the sandbox's network. Sockets
+    /// that it opens stay there.
+    pub fn in_network<T: Send>(&self, act: impl FnOnce() -> T + Send) -> T {
         let namespace = format!("/proc/{}/ns/net", self.init);
-        let address = address.to_owned();
-        // Only this thread goes there; the socket stays.
-        let listen = move || {
+        let enter = || {
             let namespace = File::open(namespace).expect("the sandbox's network");
             let network = Some(LinkNameSpaceType::Network);
             move_into_link_name_space(namespace.as_fd(), network).expect("setns");
-            TcpListener::bind(address).expect("a listener")
+            act()
         };
-        std::thread::spawn(listen).join().expect("a listener")
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(enter);
+            thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+        })
     }
 
     /// Runs a command to its end; panics unless it succeeds; answers its output.
