@@ -1,17 +1,30 @@
 //! The command line: one file a command.
 //!
 //! Commands take settings apart, put the parts of Podherd together, and show
-//! what came of it. `process` is what those that stay have in common, `connect`
-//! how etcd and Podman are reached, `holdings` what apps own there, `assemble` how the reconciler and the
-//! controller are put together.
+//! what came of it.
+//!
+//! - `process` is what those that stay have in common, `assemble` how the reconciler and
+//!   the controller are put together, `connect` how these reach etcd and Podman.
+//! - `client` is etcd as the commands of people see it, `holdings` what apps own there
+//!   and in Podman.
+//! - `live` is records from watches, `advice` what a person can do about a reason.
+//! - `output`, `table` and `span` are how things are shown.
 
 // The comments of options are what `--help` shows: plain text.
 #![allow(clippy::doc_markdown)]
 
+mod advice;
 mod assemble;
+mod client;
 mod connect;
 mod controller;
+mod describe;
+mod events;
+mod get;
+mod history;
 mod holdings;
+mod live;
+mod output;
 mod plan;
 mod process;
 mod proxy;
@@ -19,6 +32,9 @@ mod purge;
 mod run;
 mod schema;
 mod secret;
+mod span;
+mod status;
+mod table;
 mod validate;
 mod volumes;
 
@@ -65,6 +81,21 @@ enum Command {
     /// Say what the controller would do now, and touch nothing
     #[command(after_help = SETTINGS)]
     Plan(plan::Arguments),
+    /// List apps, services, operations, revisions, inhibitions, routes or nodes
+    #[command(after_help = EXIT_CODES)]
+    Get(get::Arguments),
+    /// Say everything about an app, why it isn't ready, and what to do next
+    #[command(after_help = EXIT_CODES)]
+    Describe(describe::Arguments),
+    /// Say how the apps are, at a glance
+    #[command(after_help = EXIT_CODES)]
+    Status(status::Arguments),
+    /// List the revisions of an app, what each changed, and what was done
+    #[command(after_help = EXIT_CODES)]
+    History(history::Arguments),
+    /// List what happened lately
+    #[command(after_help = EXIT_CODES)]
+    Events(events::Arguments),
     /// Check manifests offline, as the controller would
     #[command(after_help = EXIT_CODES)]
     Validate(validate::Arguments),
@@ -92,6 +123,11 @@ pub fn main() -> ExitCode {
         Command::Controller(arguments) => wait_for(controller::run(arguments)),
         Command::Proxy(arguments) => wait_for(proxy::run(arguments)),
         Command::Plan(arguments) => wait_for(plan::run(arguments)),
+        Command::Get(arguments) => wait_for(get::run(arguments)),
+        Command::Describe(arguments) => wait_for(describe::run(arguments)),
+        Command::Status(arguments) => wait_for(status::run(arguments)),
+        Command::History(arguments) => wait_for(history::run(arguments)),
+        Command::Events(arguments) => wait_for(events::run(arguments)),
         Command::Validate(arguments) => validate::run(&arguments, &mut io::stdout().lock()),
         Command::Secret(arguments) => wait_for(secret::run(arguments)),
         Command::Volumes(arguments) => wait_for(volumes::run(arguments)),
@@ -141,6 +177,12 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<io::Error>()
         .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Tells a person, beside what the command prints.
+fn note(text: &str) {
+    // Where standard error is closed, nobody wants to know.
+    _ = writeln!(io::stderr(), "podherd: {text}");
 }
 
 fn say(line: &str) -> anyhow::Result<()> {

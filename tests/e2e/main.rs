@@ -13,6 +13,7 @@ mod runtime_contract;
 mod store_contract;
 mod support;
 
+mod cli_get;
 mod command;
 mod crash;
 mod deploy;
