@@ -11,7 +11,7 @@ use crate::state::{Keys, Leader, Record, decode};
 use crate::store::{self, Entry, EtcdStore, Kept, Range, Records, Store, authority};
 
 /// Where etcd is.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub(super) struct Reach {
     #[command(flatten)]
     config: ConfigOption,

@@ -94,6 +94,8 @@ impl Begin {
                 verb: self.verb,
                 revision: self.revision.as_ref().map(|revision| revision.number),
                 service: asked.and_then(|asked| asked.request.service.clone()),
+                container: asked.and_then(|asked| asked.request.container.clone()),
+                note: asked.and_then(|asked| asked.request.note.clone()),
             },
             incarnation: self.ownership.incarnation,
             source: self.source,
@@ -388,6 +390,9 @@ impl Run<'_> {
                 container,
                 reason,
             } => self.inhibit(index, service, container, *reason).await,
+            Action::Clear { service, container } => {
+                self.permit_again(index, service, container).await
+            }
             Action::Retire {
                 service,
                 container,

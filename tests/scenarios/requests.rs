@@ -2,7 +2,7 @@
 
 use podherd::manifest::Protocol;
 use podherd::reconcile::Verdict;
-use podherd::runtime::{Call, ContainerState};
+use podherd::runtime::{Behaviour, Call, ContainerState};
 use podherd::state::{ConditionType, Operation, OperationId, OutcomeKind};
 
 use crate::failing::refuses;
@@ -335,4 +335,40 @@ async fn other_apps_are_not_concerned() {
     ask(&world, "s-1", "verb: stop").await;
     world.settle("other").await;
     world.assert_serves("other", &["web"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inhibition_is_cleared_by_somebody_who_answers_for_it() {
+    let world = World::new().await.images(&["web:1"]);
+    let world = world.image("web:sick", Behaviour::NeverReady);
+    let volume = |image| blog(image).with("web", "volumes: [{name: data, path: /data}]");
+    world.deploy(&volume("web:1")).await;
+    let before = world.serving("blog", "web");
+    world.deploy(&volume("web:sick")).await;
+    let inhibitions = || world.keys_with("/inhibitions/");
+    assert_eq!(
+        inhibitions().len(),
+        1,
+        "the old generation may not come back"
+    );
+
+    let clear = |container: &str| {
+        format!(
+            "{{verb: clearInhibition, container: {container}, note: 'ann@host: the data is old'}}"
+        )
+    };
+    ask(&world, "c-0", &clear("another")).await;
+    assert_eq!(outcome(&world, "c-0"), failed("NotInhibited"));
+    ask(&world, "c-1", "{verb: clearInhibition, container: another}").await;
+    assert_eq!(operation(&world, "c-1"), None, "nobody answers for it");
+    assert_eq!(inhibitions().len(), 1);
+
+    ask(&world, "c-2", &clear(before.container.as_str())).await;
+    assert_eq!(outcome(&world, "c-2").0, OutcomeKind::Success);
+    let note = operation(&world, "c-2").unwrap().request.note;
+    assert_eq!(note.as_deref(), Some("ann@host: the data is old"));
+    assert_eq!(inhibitions(), Vec::<String>::new());
+    let after = world.serving("blog", "web");
+    assert_eq!(after.revision, before.revision, "made again as it was");
+    assert_ne!(after.container, before.container);
 }
