@@ -1,14 +1,13 @@
 //! `podherd describe`: everything about an app, why it isn't ready, and what to do next.
 
-use std::fmt::{self, Write as _};
-
 use super::advice::advice;
 use super::client::{Client, Reach};
 use super::events::told;
 use super::get::{RowOfApp, condition, outcome, ports, short, took, truth};
 use super::output::print;
+use super::page::Page;
 use super::span::{self, age};
-use super::table::{or_dash, table};
+use super::table::or_dash;
 use crate::clock::{Clock as _, SystemClock};
 use crate::manifest::AppName;
 use crate::state::{
@@ -82,7 +81,7 @@ impl Known {
         self.resources(&mut page);
         self.events(&mut page);
         page.section("Next", self.next().iter().map(|line| format!("- {line}")));
-        page.0
+        page.into_text()
     }
 
     fn head(&self, page: &mut Page) {
@@ -387,33 +386,4 @@ fn diagnostics(step: &Step) -> Vec<String> {
     );
     lines.extend(found.log_tail.iter().map(|line| format!("log: {line}")));
     lines
-}
-
-/// A page of fields and sections.
-#[derive(Default)]
-struct Page(String);
-
-impl Page {
-    fn field(&mut self, name: &str, value: impl fmt::Display) {
-        let name = format!("{name}:");
-        // A string can't refuse.
-        _ = writeln!(self.0, "{name:<16}{value}");
-    }
-
-    /// Nothing at all without lines.
-    fn section(&mut self, name: &str, lines: impl Iterator<Item = String>) {
-        for (number, line) in lines.enumerate() {
-            if number == 0 {
-                _ = writeln!(self.0, "{name}:");
-            }
-            _ = writeln!(self.0, "  {line}");
-        }
-    }
-
-    fn table<const N: usize>(&mut self, name: &str, headings: &[&str; N], rows: &[[String; N]]) {
-        if !rows.is_empty() {
-            let text = table(headings, rows);
-            self.section(name, text.lines().map(str::to_owned));
-        }
-    }
 }

@@ -12,7 +12,7 @@
 //! - `request` asks for a verb, `follow` shows the operation that comes of it.
 //! - `containers` are those of an app on this host, for what needs Podman itself.
 //! - `live` is records from watches, `advice` what a person can do about a reason.
-//! - `output`, `table` and `span` are how things are shown.
+//! - `output`, `page`, `table` and `span` are how things are shown.
 
 // The comments of options are what `--help` shows: plain text.
 #![allow(clippy::doc_markdown)]
@@ -41,6 +41,7 @@ mod live;
 mod logs;
 mod manifests;
 mod output;
+mod page;
 mod plan;
 mod process;
 mod progress;
