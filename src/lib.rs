@@ -14,7 +14,7 @@
 //! - [`store`], [`runtime`], [`traffic`] and [`probe`] are the ways out: a trait,
 //!   its real implementation, and a double in memory.
 //! - [`plan`] is pure; [`reconcile`] performs; [`controller`] keeps at work.
-//! - [`telemetry`] is told; [`cli`] puts everything together.
+//! - [`telemetry`] is told; [`settings`] are read, and [`cli`] puts everything together.
 //! - [`clock`] and [`backoff`] are time and chance.
 
 pub mod backoff;

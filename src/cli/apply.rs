@@ -1,6 +1,7 @@
 //! `podherd apply`: manifests from files into etcd, all or nothing.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::bail;
@@ -60,7 +61,8 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<u8> {
     let put = fates.iter().filter(|(_, fate)| *fate != Fate::Unchanged);
     let put: Vec<&Manifest> = put.map(|(manifest, _)| *manifest).collect();
     let mut revision = 0;
-    if !arguments.dry_run && !(put.is_empty() && gone.is_empty()) {
+    let changes = !put.is_empty() || !gone.is_empty();
+    if changes && !arguments.dry_run {
         revision = desired.write(&client, &put, &gone).await?;
     }
     print(&said(&fates, &gone, arguments.dry_run))?;
@@ -102,7 +104,10 @@ fn said(fates: &[(&Manifest, Fate)], gone: &[AppName], dry: bool) -> String {
         .map(|(manifest, fate)| (&manifest.app.name, *fate));
     let gone = gone.iter().map(|app| (app, Fate::Pruned));
     let lines = fates.chain(gone);
-    lines
-        .map(|(app, fate)| format!("{app} {}{dry}\n", fate.as_str()))
-        .collect()
+    let mut text = String::new();
+    for (app, fate) in lines {
+        // A string can't refuse.
+        _ = writeln!(text, "{app} {}{dry}", fate.as_str());
+    }
+    text
 }

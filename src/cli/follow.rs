@@ -35,7 +35,7 @@ pub(super) struct Followed<'f> {
 /// How it ended.
 enum End {
     /// With this record.
-    Done(Operation),
+    Done(Box<Operation>),
     /// Nothing was done, and why.
     Dropped(String),
     /// The app is gone, and its journal with it.
@@ -58,12 +58,14 @@ impl Followed<'_> {
                 super::note(&format!("the operation goes on; look again with {again}"));
                 Ok(INTERRUPTED)
             }
-            ended = tokio::time::timeout(limit, self.watch(client)) => match ended {
-                Ok(ended) => self.tell(ended?),
-                Err(_) => {
-                    super::note(&format!("it hasn't ended in time, and goes on; look again with {again}"));
-                    Ok(TIMEOUT)
-                }
+            ended = tokio::time::timeout(limit, self.watch(client)) => {
+                let Ok(ended) = ended else {
+                    super::note(&format!(
+                        "it hasn't ended in time, and goes on; look again with {again}"
+                    ));
+                    return Ok(TIMEOUT);
+                };
+                self.tell(ended?)
             }
         }
     }
@@ -93,7 +95,7 @@ impl Followed<'_> {
                 News::Changed(Change::Delete { key, .. }) => key == request,
             };
             if let Some(operation) = steps.seen.take_if(|seen| !seen.in_flight()) {
-                return Ok(End::Done(operation));
+                return Ok(End::Done(Box::new(operation)));
             }
             if gone && let Some(end) = self.look(client).await? {
                 if let End::Done(operation) = &end {
@@ -112,7 +114,7 @@ impl Followed<'_> {
             .one::<Operation>(keys.operation(self.app, self.id))
             .await?;
         if let Some(kept) = operation {
-            let ended = (!kept.record.in_flight()).then_some(kept.record);
+            let ended = (!kept.record.in_flight()).then(|| Box::new(kept.record));
             return Ok(ended.map(End::Done));
         }
         let records = client.records().load(self.app).await?;
@@ -121,7 +123,7 @@ impl Followed<'_> {
         }
         let events = client.list::<Event>(keys.events_of(self.app)).await?;
         let dropped = events.into_iter().map(|found| found.record);
-        let dropped = dropped.filter(|event| event.reason == DROPPED).last();
+        let dropped = dropped.filter(|event| event.reason == DROPPED).next_back();
         let why = dropped.map(|event| event.message);
         Ok(Some(End::Dropped(why.unwrap_or_else(|| {
             format!("nothing says why; see podherd events {}", self.app)
@@ -289,6 +291,7 @@ mod tests {
             },
             incarnation: Incarnation(uuid::Uuid::nil()),
             source: 1,
+            asked: true,
             attempt: 1,
             started_at: started,
             finished_at: None,

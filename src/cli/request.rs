@@ -1,5 +1,7 @@
 //! Asking the controller for a verb, by a request's key.
 
+use std::fmt::Write as _;
+
 use anyhow::bail;
 
 use super::WELL;
@@ -86,10 +88,11 @@ fn again(app: &AppName, id: &OperationId, request: &Request) -> String {
         None => format!("podherd {} {app}", request.verb.as_str()),
     };
     if let Some(service) = &request.service {
-        command.push_str(&format!(" --service {service}"));
+        // A string can't refuse.
+        _ = write!(command, " --service {service}");
     }
     if let Some(revision) = request.revision {
-        command.push_str(&format!(" --to {revision}"));
+        _ = write!(command, " --to {revision}");
     }
     format!("{command} --id {id}")
 }

@@ -51,17 +51,15 @@ pub(super) async fn wait_all(
     limit: Timespan,
 ) -> anyhow::Result<u8> {
     let mut progress = Progress::new();
-    let waited = watch(client, wanted, &mut progress);
-    match tokio::time::timeout(limit.get(), waited).await {
-        Ok(code) => code,
-        Err(_) => {
-            drop(progress);
-            super::note(&format!(
-                "not within {limit}; it may still come: podherd status --watch, or podherd describe APP"
-            ));
-            Ok(TIMEOUT)
-        }
+    let all = watch(client, wanted, &mut progress);
+    if let Ok(code) = tokio::time::timeout(limit.get(), all).await {
+        return code;
     }
+    drop(progress);
+    super::note(&format!(
+        "not within {limit}; it may still come: podherd status --watch, or podherd describe APP"
+    ));
+    Ok(TIMEOUT)
 }
 
 async fn watch(
@@ -78,7 +76,9 @@ async fn watch(
     while ended.len() < wanted.len() {
         let news = live.next().await?;
         if let News::Listed(_) = &news {
-            seen.values_mut().for_each(|seen| *seen = Seen::default());
+            for seen in seen.values_mut() {
+                *seen = Seen::default();
+            }
         }
         for (app, seen) in &mut seen {
             seen.learn(client, app, &news);
@@ -89,7 +89,7 @@ async fn watch(
             .collect::<Vec<_>>()
         {
             let verdict = seen.get(app).map(|seen| verdict(*wanted, seen));
-            let line = match verdict {
+            let text = match verdict {
                 None => continue,
                 Some(Verdict::Waits(why)) => why,
                 Some(Verdict::Reached(how)) => {
@@ -101,9 +101,9 @@ async fn watch(
                     format!("{why}; podherd describe {app} says more")
                 }
             };
-            if said.get(app) != Some(&line) {
-                progress.line(&format!("{app}: {line}"))?;
-                _ = said.insert(app, line);
+            if said.get(app) != Some(&text) {
+                progress.line(&format!("{app}: {text}"))?;
+                _ = said.insert(app, text);
             }
         }
         let rest = wanted.keys().filter(|app| !ended.contains_key(app));

@@ -147,6 +147,12 @@ impl Campaign {
                     self.take_down(&leader).await?;
                     continue;
                 }
+                // What acted under it has ended, or this wouldn't stand by.
+                Ok(other) if self.is_me(&other) => {
+                    info!("a term of this controller is left, which etcd lost sight of");
+                    self.take_down(&leader).await?;
+                    continue;
+                }
                 Ok(other) => {
                     info!(node = %other.node, holder = other.holder, "standing by: another controller leads");
                 }
@@ -157,6 +163,10 @@ impl Campaign {
             })
             .await?;
         }
+    }
+
+    fn is_me(&self, leader: &Leader) -> bool {
+        leader.holder == self.me.holder && leader.process == self.me.process
     }
 
     /// Deletes the key of a term whose holder is surely gone. Whatever that holder

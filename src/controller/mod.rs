@@ -5,6 +5,8 @@
 //! - [`passes`](Passes): what is done for it, and [`observe`](Counting): as metrics.
 //! - [`known`](Catalog): which apps there are.
 //! - [`watch`](ManifestWatch): changed manifests go into the queue.
+//! - `requests`: so do what people ask for by key, and who is to end at once.
+//! - `rewind`: a store that went back to an earlier state ends the term.
 //! - [`rejections`](Rejections): what is said about keys that name no app.
 //! - [`events`](EventWatch): so do apps whose containers start, die or vanish,
 //!   and now and then all of them.

@@ -11,7 +11,8 @@ use super::queue::{Queue, Why};
 use crate::backoff::Pauses;
 use crate::clock::Entropy;
 use crate::manifest::AppName;
-use crate::store::{Change, Range, StoreError, WatchEvent};
+use crate::state::Asked;
+use crate::store::{Change, Entry, Newest, Range, StoreError, WatchEvent};
 use crate::telemetry::Pulse;
 
 /// Pauses before everything is listed again.
@@ -25,17 +26,19 @@ const PAUSES: Pauses = Pauses {
 pub struct RequestWatch {
     catalog: Catalog,
     queue: Queue,
+    newest: Newest,
     entropy: Arc<Entropy>,
     /// Listings and watches that failed, in a row.
     failures: u32,
 }
 
 impl RequestWatch {
-    /// A watch that puts apps into `queue`.
-    pub fn new(catalog: Catalog, queue: Queue, entropy: Arc<Entropy>) -> Self {
+    /// A watch that puts apps into `queue`, and tells `newest` who is to end.
+    pub fn new(catalog: Catalog, queue: Queue, newest: Newest, entropy: Arc<Entropy>) -> Self {
         Self {
             catalog,
             queue,
+            newest,
             entropy,
             failures: 0,
         }
@@ -68,7 +71,7 @@ impl RequestWatch {
         let store = Arc::clone(self.catalog.store());
         let view = store.read(&[Range::Prefix(prefix.clone())]).await?;
         for entry in view.ranges.iter().flatten() {
-            self.enqueue(&entry.key);
+            self.enqueue(entry);
         }
         let mut watch = store.watch(&prefix, view.revision + 1).await?;
         while let Some(event) = watch.next().await {
@@ -78,7 +81,7 @@ impl RequestWatch {
             if let WatchEvent::Changes { changes, .. } = event {
                 for change in changes {
                     if let Change::Put(entry) = change {
-                        self.enqueue(&entry.key);
+                        self.enqueue(&entry);
                     }
                 }
             }
@@ -90,9 +93,12 @@ impl RequestWatch {
     }
 
     /// A key that names no app belongs to nobody, and is left alone.
-    fn enqueue(&self, key: &str) {
-        let app = self.catalog.keys().requested_of(key);
+    fn enqueue(&self, entry: &Entry) {
+        let app = self.catalog.keys().requested_of(&entry.key);
         if let Some(Ok(app)) = app.map(str::parse::<AppName>) {
+            if Asked::parse(&entry.value).is_ok_and(|asked| asked.ends()) {
+                self.newest.end_asked(&app, entry.mod_revision);
+            }
             self.queue.enqueue(&app, Why::Request);
         } else {
             tracing::warn!("a request's key names no app");

@@ -263,6 +263,7 @@ impl Terms {
         let requests = RequestWatch::new(
             self.catalog.clone(),
             queue.clone(),
+            self.newest.clone(),
             Arc::clone(&self.entropy),
         );
         tokio::join!(

@@ -18,6 +18,7 @@ use super::rewind::Rewind;
 use crate::backoff::Pauses;
 use crate::clock::Entropy;
 use crate::manifest::AppName;
+use crate::state::shorten;
 use crate::store::{Change, Newest, StoreError, WatchEvent};
 use crate::telemetry::{ControllerMetrics, Pulse};
 
@@ -26,8 +27,6 @@ const PAUSES: Pauses = Pauses {
     first: Duration::from_millis(200),
     longest: Duration::from_secs(15),
 };
-/// How much of a key that names no app is shown.
-const SHOWN: usize = 100;
 
 /// Watches the manifests.
 #[derive(Debug)]
@@ -214,14 +213,6 @@ impl ManifestWatch {
         tracing::warn!(key = %shorten(tail), "{message}");
         _ = self.misnamed.insert(tail.to_owned(), revision);
         self.rejections.reject(tail, revision, &message).await;
-    }
-}
-
-/// A text of a length that fits a message; one that is no app's name stays none.
-fn shorten(tail: &str) -> String {
-    match tail.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}…", &tail[..end]),
-        None => tail.to_owned(),
     }
 }
 

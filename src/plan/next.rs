@@ -76,11 +76,11 @@ fn undisturbed(snapshot: &Snapshot) -> Next {
     if let Some(hold) = lost_records(snapshot) {
         return hold;
     }
-    // A stop takes what is left over with it, and doesn't wait until that is gone.
-    if let Some((pending, stop)) = snapshot.requests.first().and_then(|it| stops(snapshot, it))
+    // It takes what is left over with it, and doesn't wait until that is gone.
+    if let Some(pending) = snapshot.requests.iter().find(|it| it.ends())
         && snapshot.removal().is_none()
     {
-        return Next::Answer(pending, stop);
+        return Next::Answer(pending.clone(), answer(snapshot, pending));
     }
     let leftovers = leftovers(snapshot);
     if !leftovers.is_empty() {
@@ -110,12 +110,6 @@ fn undisturbed(snapshot: &Snapshot) -> Next {
         },
         Desired::App { .. } | Desired::Invalid { .. } => upkeep(snapshot, None),
     }
-}
-
-/// The request and its answer, if it asks to stop.
-fn stops(snapshot: &Snapshot, pending: &Pending) -> Option<(Pending, Answer)> {
-    let (_, asked) = pending.asked.as_ref().ok()?;
-    (asked.request().verb == Verb::Stop).then(|| (pending.clone(), answer(snapshot, pending)))
 }
 
 fn absent(snapshot: &Snapshot) -> Next {
@@ -240,12 +234,8 @@ pub(super) fn leftovers(snapshot: &Snapshot) -> Vec<Action> {
 
 /// With grace, and only once it is confirmed that nobody is sent there. One that is
 /// gone already only leaves its marker behind.
-fn retire_superseded(service: &ServiceName, container: &ContainerId) -> [Action; 3] {
-    let confirmed = Action::Traffic {
-        service: Some(service.clone()),
-    };
+fn retire_superseded(service: &ServiceName, container: &ContainerId) -> [Action; 2] {
     [
-        confirmed,
         drain(service, container),
         retire_container(service, container),
     ]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::manifest::{RestartPolicy, ServiceName};
 use crate::runtime::ContainerState;
-use crate::state::{ActiveService, StepKind, StepState};
+use crate::state::{ActiveService, StepKind, StepState, Verb};
 
 use super::health::{Health, health, retired_by_deploy};
 use super::policy::LOOK_AGAIN;
@@ -138,14 +138,17 @@ pub(super) fn restarts(snapshot: &Snapshot, name: &ServiceName) -> RestartPolicy
 /// Whether it was us who stopped the service's container, to start it again, and
 /// didn't come to do that. Its exit code says nothing then.
 fn half_restarted(snapshot: &Snapshot, name: &ServiceName) -> bool {
-    let steps = snapshot
-        .operations()
-        .flat_map(|operation| operation.steps.iter().rev());
-    let mut of_it = steps.filter(|step| step.service.as_ref() == Some(name));
-    let last = of_it.find(|step| match step.kind {
+    let steps = snapshot.operations().flat_map(|operation| {
+        let verb = operation.request.verb;
+        operation.steps.iter().rev().map(move |step| (verb, step))
+    });
+    let mut of_it = steps.filter(|(_, step)| step.service.as_ref() == Some(name));
+    let last = of_it.find(|(verb, step)| match step.kind {
         StepKind::Stop => step.started_at.is_some(),
+        // A restart that makes the container again, for its secrets changed.
+        StepKind::Retire => *verb == Verb::Restart && step.started_at.is_some(),
         StepKind::Start => step.state == StepState::Succeeded,
         _ => false,
     });
-    last.is_some_and(|step| step.kind == StepKind::Stop)
+    last.is_some_and(|(_, step)| step.kind != StepKind::Start)
 }

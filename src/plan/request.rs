@@ -21,6 +21,13 @@ pub struct Pending {
     pub asked: Result<(OperationId, Asked), RequestError>,
 }
 
+impl Pending {
+    /// Whether it asks to stop or to remove.
+    pub(super) fn ends(&self) -> bool {
+        self.asked.as_ref().is_ok_and(|(_, asked)| asked.ends())
+    }
+}
+
 /// What a request leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
@@ -186,12 +193,13 @@ fn stop(snapshot: &Snapshot) -> Vec<Action> {
     actions
 }
 
-/// Stops again what somebody revived while the app is stopped.
+/// Retires again what somebody revived while the app is stopped, and what couldn't be
+/// removed then.
 pub(super) fn keep_stopped(snapshot: &Snapshot) -> Vec<Action> {
     let mut actions = Vec::new();
     for (name, service) in &snapshot.records.active.services {
-        let container = snapshot.container(&service.container);
-        if container.is_some_and(|container| container.state.may_run()) {
+        // One that ended and wasn't removed is what a stop left half done.
+        if snapshot.container(&service.container).is_some() {
             actions.push(withdraw(name, None));
             actions.push(retire(name, service, false));
         }

@@ -234,6 +234,15 @@ impl Asker<'_> {
                 "the root {name} is read-only by the node's policy: say readOnly: true"
             )));
         }
+        let mut inside = roots.iter().filter(|(_, root)| {
+            let folder = self.real(root.path.as_str());
+            root.read_only && folder.is_some_and(|folder| is_within(folder, real))
+        });
+        if let (false, Some((name, _))) = (bind.read_only, inside.next()) {
+            return Err(denied(&format!(
+                "the read-only root {name} is in it: say readOnly: true, or bind less"
+            )));
+        }
         if !holding
             .iter()
             .any(|(_, root)| root.apps.covers(self.app, self.service))

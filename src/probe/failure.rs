@@ -79,6 +79,10 @@ impl Account {
         }
     }
 
+    pub(super) fn has_answers(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
     pub(super) fn note(&mut self, answer: String) {
         if self.answers.len() == ANSWERS_KEPT {
             self.answers.pop_front();

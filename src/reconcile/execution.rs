@@ -1,5 +1,7 @@
 //! Steps on a container's execution: start, inspect, probe.
 
+use std::collections::BTreeSet;
+
 use crate::manifest::{Port, Security, ServiceName};
 use crate::probe::{ProbeFailure, ProbeFailureKind, Subject, wait_ready, wait_started};
 use crate::runtime::{Container, ContainerState, RuntimeError, deadline};
@@ -189,12 +191,15 @@ impl Run<'_> {
             }
             wait_ready(subject, &readiness).await
         };
+        let mut dead = BTreeSet::new();
         let answer = tokio::select! {
             biased;
             () = self.cancel.cancelled() => return Err(ReconcileError::Interrupted.into()),
             () = self.supersession() => return Err(StepError::Superseded),
             answer = probing => answer,
+            never = self.watch_siblings(service, &mut dead) => match never {},
         };
+        self.forget_binds(&dead);
         if let Err(failure) = answer {
             return Err(self.unready(service, &container, failure).await.into());
         }

@@ -7,17 +7,18 @@
 use crate::manifest::AppName;
 use crate::plan::{Action, Snapshot};
 use crate::state::{
-    ContainerId, Diagnostics, Operation, OperationId, Outcome, Step, StepKind, StepState, Verb,
-    Warning, labels,
+    ContainerId, Diagnostics, Operation, Outcome, Step, StepKind, StepState, Warning,
 };
 use crate::store::{Changes, RecordsError};
 
 use super::Context;
 use super::failpoint;
+use super::history::make_room;
 use super::ports::HostPort;
 
-/// How many operations of an app are kept.
-const KEPT: usize = 20;
+/// How much of an operation's record diagnostics may take, in bytes: a record has to fit
+/// into a transaction of etcd.
+const DIAGNOSTICS: usize = 256 * 1024;
 
 /// The journal of the operation in flight.
 #[derive(Debug)]
@@ -145,9 +146,21 @@ impl<'c> Journal<'c> {
         }
     }
 
+    /// The diagnostics without the log, when the record has as much as it can hold.
+    fn bounded(&self, mut diagnostics: Diagnostics) -> Diagnostics {
+        let size = |it: &Diagnostics| serde_json::to_vec(it).map_or(0, |json| json.len());
+        let steps = self.operation.steps.iter();
+        let kept: usize = steps.flat_map(|step| &step.diagnostics).map(size).sum();
+        if kept + size(&diagnostics) > DIAGNOSTICS {
+            diagnostics.log_tail = vec!["(left out: too much failed at once)".to_owned()];
+        }
+        diagnostics
+    }
+
     /// The step failed; written with the outcome.
     pub fn fail(&mut self, index: usize, error: &str, diagnostics: Option<Diagnostics>) {
         let now = self.ctx.clock.now();
+        let diagnostics = diagnostics.map(|it| self.bounded(it));
         if let Some(step) = self.operation.steps.get_mut(index) {
             step.state = StepState::Failed;
             step.finished_at = Some(now);
@@ -158,6 +171,7 @@ impl<'c> Journal<'c> {
 
     /// What a person needs to find out why the step was done.
     pub fn diagnose(&mut self, index: usize, diagnostics: Diagnostics) {
+        let diagnostics = self.bounded(diagnostics);
         if let Some(step) = self.operation.steps.get_mut(index) {
             step.diagnostics = Some(diagnostics);
         }
@@ -198,51 +212,18 @@ impl<'c> Journal<'c> {
     ) -> Result<Operation, RecordsError> {
         self.operation.finished_at = Some(self.ctx.clock.now());
         self.operation.outcome = Some(outcome);
-        for old in surplus(snapshot, &self.operation) {
-            changes.delete(self.ctx.records.keys().operation(self.app, old));
+        let keys = self.ctx.records.keys();
+        let room = make_room(snapshot, &self.operation);
+        for old in room.gone {
+            changes.delete(keys.operation(self.app, old));
+        }
+        for old in &room.shortened {
+            changes.put(keys.operation(self.app, &old.id), old)?;
         }
         self.write(changes).await?;
         self.reached("outcome", "after");
         Ok(self.operation)
     }
-}
-
-/// The operations that make room for this one: recoveries first, then the oldest. Kept at
-/// any age: the newest deployment, which says whether another try may help, the one that
-/// the intent speaks of, and those whose containers are still there. A removal that
-/// succeeded takes all with it but what removed: the name is free, and its history is
-/// nobody's.
-fn surplus<'s>(snapshot: &'s Snapshot, operation: &Operation) -> Vec<&'s OperationId> {
-    let others = snapshot
-        .operations()
-        .filter(|old| old.id != operation.id)
-        .collect::<Vec<_>>();
-    if operation.request.verb == Verb::Remove && operation.succeeded() {
-        let mut gone = others;
-        gone.retain(|old| old.request.verb != Verb::Remove);
-        return gone.into_iter().map(|old| &old.id).collect();
-    }
-    let total = others.len() + 1;
-    let mut spare: Vec<&Operation> = others;
-    // Newest first so far; the sort is stable.
-    spare.reverse();
-    spare.retain(|old| !is_needed(snapshot, operation, old));
-    spare.sort_by_key(|old| old.request.verb != Verb::Recover);
-    let ids = spare.into_iter().map(|old| &old.id);
-    ids.take(total.saturating_sub(KEPT)).collect()
-}
-
-/// Whether something is still decided from this record.
-fn is_needed(snapshot: &Snapshot, operation: &Operation, old: &Operation) -> bool {
-    let newest_deploy = snapshot.operations().find(|old| old.deploys());
-    let last_deploy =
-        !operation.deploys() && newest_deploy.is_some_and(|newest| newest.id == old.id);
-    let intent = snapshot.records.intent.as_ref();
-    let intended = intent.is_some_and(|intent| intent.operation == old.id);
-    let made_one = snapshot.containers.iter().any(|container| {
-        container.labels.get(labels::OPERATION).map(String::as_str) == Some(old.id.as_str())
-    });
-    last_deploy || intended || made_one
 }
 
 /// The pending steps of a plan.

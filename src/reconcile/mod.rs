@@ -6,7 +6,7 @@
 //! - `observe` gathers a [`crate::plan::Snapshot`].
 //! - `preflight` pins the wanted manifest to a revision, touching nothing;
 //!   `preview` does what can be done of that without a pull.
-//! - `run` is the sequencer; `journal` is what it writes; `traffic`, `retire`,
+//! - `run` is the sequencer; `journal` is what it writes, `history` what is kept of it; `traffic`, `retire`,
 //!   `resources`, `networks`, `secrets`, `candidate` with its `claims`, `execution`,
 //!   `publish` and `removal` are the effects of its steps.
 //! - `images` makes images present and tells of pulls; `repair` brings back what ACTIVE
@@ -18,6 +18,7 @@
 //! - `recover` reconciles an operation that was interrupted.
 //! - `failpoint` lets a test crash it anywhere.
 //! - `damage` tells people of a record that can't be read.
+//! - `siblings` looks after the other services while one is probed.
 //! - `supersede` says whether somebody wants something newer.
 //! - `pacing` remembers how often something failed, `ports` which host ports
 //!   are claimed.
@@ -31,6 +32,7 @@ mod diagnostics;
 mod error;
 mod execution;
 mod failpoint;
+mod history;
 mod images;
 mod journal;
 mod names;
@@ -51,6 +53,7 @@ mod resources;
 mod retire;
 mod run;
 mod secrets;
+mod siblings;
 mod status;
 mod supersede;
 mod traffic;

@@ -10,10 +10,11 @@ use std::collections::BTreeSet;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::manifest::{NetworkName, SharedNetwork};
-use crate::runtime::{Labels, Network, deadline};
+use crate::runtime::{Labels, Network, RuntimeError, deadline};
 use crate::state::{Stake, Warning, labels};
 use crate::store::Changes;
 
+use super::Context;
 use super::error::{Failure, StepError};
 use super::run::Run;
 
@@ -120,14 +121,39 @@ impl Run<'_> {
     /// Removes the network if its label says that it is Podherd's; the inner error
     /// says why it is still there.
     async fn remove_shared(&self, name: &NetworkName) -> Result<Result<(), String>, StepError> {
-        match self.ctx.runtime.network(name.as_str()).await {
-            Ok(None) => Ok(Ok(())),
-            Ok(Some(found)) if is_shared(name, &found) => {
-                self.ctx.permit(deadline::REMOVE)?;
-                let removed = self.ctx.runtime.remove_network(name.as_str()).await;
-                Ok(removed.map_err(|error| error.to_string()))
+        let ours = |found: &Network| is_shared(name, found);
+        self.ctx.remove_network(name.as_str(), ours).await
+    }
+}
+
+impl Context {
+    /// Removes a network that is `ours`, never by force. The inner error says why it is
+    /// still there and stays. What can't be known now is a failure: once the app is gone,
+    /// nobody tries again.
+    pub(super) async fn remove_network(
+        &self,
+        name: &str,
+        ours: impl Fn(&Network) -> bool,
+    ) -> Result<Result<(), String>, StepError> {
+        let unknown = |error: RuntimeError| {
+            let why = format!("network {name} isn't confirmed gone: {error}");
+            Failure::passing("ReclaimFailed", why)
+        };
+        match self.runtime.network(name).await.map_err(unknown)? {
+            None => return Ok(Ok(())),
+            Some(found) if !ours(&found) => {
+                return Ok(Err("its labels aren't ours; it is left alone".to_owned()));
             }
-            Ok(Some(_)) => Ok(Err("its label isn't Podherd's; it is left alone".to_owned())),
+            Some(_) => {}
+        }
+        self.permit(deadline::REMOVE)?;
+        match self.runtime.remove_network(name).await {
+            Ok(()) => Ok(Ok(())),
+            // The reply may be lost, and the network gone.
+            Err(error) if error.is_ambiguous() => match self.runtime.network(name).await {
+                Ok(None) => Ok(Ok(())),
+                Ok(Some(_)) | Err(_) => Err(unknown(error).into()),
+            },
             Err(error) => Ok(Err(error.to_string())),
         }
     }

@@ -56,6 +56,7 @@ impl Reconciler {
             () = cancel.cancelled() => return Err(ReconcileError::Interrupted),
             // Nothing was touched: the newer manifest is simply taken up instead.
             () = self.ctx.newest.changed_beyond(&snapshot.app, *source) => return Ok(()),
+            () = self.ctx.newest.end_asked_beyond(&snapshot.app, snapshot.records.at) => return Ok(()),
             // Withdrawing what went down doesn't wait for a long pull.
             () = self.disturbance(&snapshot.app) => return Ok(()),
             checked = self.preflight(snapshot, app, *source, &begin.ownership, &pulls) => checked,

@@ -36,10 +36,11 @@ pub(super) struct Redaction {
 impl Redaction {
     /// Knows the values of these environment variables that are secret by their names.
     pub fn of<'e>(env: impl IntoIterator<Item = (&'e String, &'e String)>) -> Self {
-        let secret = env
-            .into_iter()
-            .filter(|(name, value)| speaks_of_secrets(name) && value.len() >= SHORTEST);
-        let mut values: Vec<String> = secret.map(|(_, value)| value.clone()).collect();
+        let secret = env.into_iter().filter(|(name, _)| speaks_of_secrets(name));
+        // Logs come line by line, and so does a key of several lines.
+        let lines = secret.flat_map(|(_, value)| value.lines().map(str::trim));
+        let long = lines.filter(|line| line.len() >= SHORTEST);
+        let mut values: Vec<String> = long.map(str::to_owned).collect();
         values.sort_by_key(|value| std::cmp::Reverse(value.len()));
         values.dedup();
         Self { values }
@@ -57,8 +58,11 @@ impl Redaction {
 
 /// Whether a name is one of a secret: `DB_PASSWORD`, `api-key`.
 fn speaks_of_secrets(name: &str) -> bool {
+    let last = name.rsplit(|c: char| !c.is_ascii_alphanumeric()).next();
+    let last = last.unwrap_or(name).to_ascii_lowercase();
     let name = plain(name);
-    name == "key" || name == "auth" || SPEAKING.iter().any(|part| name.contains(part))
+    matches!(last.as_str(), "key" | "pass" | "auth")
+        || SPEAKING.iter().any(|part| name.contains(part))
 }
 
 /// A name in lower case, without what joins its words.
@@ -165,6 +169,8 @@ mod tests {
             ("DB_PASSWORD_OLD", "hunter2-old"),
             ("api-key", "k-123"),
             ("SIGNING_SECRET", "x"),
+            ("SMTP_PASS", "open-sesame"),
+            ("TLS_KEY", "-----BEGIN-----\nMIIEvQ\n-----END-----"),
             ("PORT", "8080"),
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -172,6 +178,10 @@ mod tests {
         assert_eq!(
             redaction.apply("login(hunter2-old) hunter2 k-123 x on 8080"),
             "login([redacted]) [redacted] [redacted] x on 8080"
+        );
+        assert_eq!(
+            redaction.apply("auth open-sesame: MIIEvQ"),
+            "auth [redacted]: [redacted]"
         );
     }
 

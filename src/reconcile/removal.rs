@@ -1,7 +1,7 @@
 //! Steps that end an app: the stopped intent, its networks, its incarnation.
 
 use crate::manifest::{AppName, ServiceName};
-use crate::runtime::deadline;
+use crate::runtime::Network;
 use crate::state::{ContainerId, InhibitionReason, Intent, Retained, Warning, Wish, labels};
 use crate::store::Changes;
 
@@ -33,23 +33,15 @@ impl Run<'_> {
     }
 
     /// Leaves the shared networks, and removes the private ones whose labels say that
-    /// they are this incarnation's. One that can't be removed is a warning.
+    /// they are this incarnation's. One that somebody else uses is a warning.
     pub(super) async fn reclaim(&mut self, index: usize) -> Result<(), StepError> {
         let shared = self.ownership.shared_networks.keys().cloned().collect();
         self.leave(index, &shared).await?;
-        let ours = self.ownership.incarnation.to_string();
+        let own = self.ownership.incarnation.to_string();
+        let ours = |found: &Network| found.labels.get(labels::INCARNATION) == Some(&own);
         for name in self.ownership.resources.networks.clone() {
-            let left = match self.ctx.runtime.network(&name).await {
-                Ok(None) => continue,
-                Ok(Some(found)) if found.labels.get(labels::INCARNATION) == Some(&ours) => {
-                    self.ctx.permit(deadline::REMOVE)?;
-                    match self.ctx.runtime.remove_network(&name).await {
-                        Ok(()) => continue,
-                        Err(error) => error.to_string(),
-                    }
-                }
-                Ok(Some(_)) => "its labels aren't this app's; it is left alone".to_owned(),
-                Err(error) => error.to_string(),
+            let Err(left) = self.ctx.remove_network(&name, ours).await? else {
+                continue;
             };
             self.journal.warn(Warning {
                 service: None,

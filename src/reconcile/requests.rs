@@ -99,6 +99,10 @@ impl Reconciler {
             return Ok(());
         };
         let actions = plan::deploy(snapshot, &revision);
+        if actions.is_empty() && snapshot.records.active.source == snapshot.desired.source() {
+            // It serves already, and the manifest is of it: nothing is turned away from.
+            begin.source = 0;
+        }
         match self.check_rollback(snapshot, &revision, cancel).await {
             Ok(()) => {
                 begin.revision = Some(revision);

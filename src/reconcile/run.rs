@@ -38,6 +38,8 @@ pub(super) struct Run<'c> {
     pub inhibitions: Vec<Inhibition>,
     /// Executions that failed their liveness probe.
     pub unhealthy: Vec<Unhealthy>,
+    /// The store's revision at which the operation was decided.
+    pub observed_at: i64,
     /// The names of the containers that are there, as the steps done so far leave them.
     pub names: BTreeMap<ContainerId, String>,
     pub journal: Journal<'c>,
@@ -92,11 +94,15 @@ impl Begin {
             id: id.unwrap_or_else(|| OperationId::new(ctx.entropy.uuid_at(now).to_string())),
             request: Request {
                 verb: self.verb,
-                revision: self.revision.as_ref().map(|revision| revision.number),
+                revision: match &self.revision {
+                    Some(revision) => Some(revision.number),
+                    None => asked.and_then(|asked| asked.request.revision),
+                },
                 service: asked.and_then(|asked| asked.request.service.clone()),
                 container: asked.and_then(|asked| asked.request.container.clone()),
                 note: asked.and_then(|asked| asked.request.note.clone()),
             },
+            asked: self.asked.is_some(),
             incarnation: self.ownership.incarnation,
             source: self.source,
             attempt: self.attempt,
@@ -157,6 +163,7 @@ impl Reconciler {
             candidates: BTreeMap::new(),
             unfetched: begin.unfetched,
             inhibitions: snapshot.records.inhibitions.clone(),
+            observed_at: snapshot.records.at,
             unhealthy: snapshot.unhealthy.clone(),
             names: snapshot
                 .containers
@@ -315,7 +322,8 @@ impl Run<'_> {
                 }
                 Err(StepError::Interrupted(error)) => return Err(error),
                 Err(StepError::Superseded) => {
-                    Failure::passing("Superseded", "a newer manifest arrived")
+                    let why = "a newer manifest, a stop or a removal arrived";
+                    Failure::passing("Superseded", why)
                 }
                 Err(StepError::Failed(failure)) => failure,
             };
@@ -430,13 +438,21 @@ impl Run<'_> {
         operation.deploys() && self.ctx.superseded(self.app, operation.source).await
     }
 
-    /// Returns when a newer manifest than the one being deployed arrives.
+    /// Returns when a newer manifest than the one being deployed arrives, or somebody
+    /// wants the app to end, whatever is being done.
     pub(super) async fn supersession(&self) {
         let operation = self.journal.operation();
-        if operation.deploys() {
-            self.ctx.supersession(self.app, operation.source).await;
-        } else {
-            std::future::pending::<()>().await;
+        let newer = async {
+            if operation.deploys() {
+                self.ctx.supersession(self.app, operation.source).await;
+            } else {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = newer => {}
+            () = self.ctx.newest.end_asked_beyond(self.app, self.observed_at) => {}
         }
     }
 

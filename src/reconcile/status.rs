@@ -64,7 +64,7 @@ impl Reconciler {
     /// What the app waits for while nothing is done.
     pub(super) fn resting_phase(&self, snapshot: &Snapshot) -> Phase {
         let source = snapshot.desired.source();
-        let awaited = snapshot.unserved() && snapshot.denied.is_none();
+        let awaited = snapshot.unserved() && snapshot.denied.is_none() && !snapshot.stopped();
         let failed = snapshot.last_deploy().filter(|_| awaited);
         match (failed, self.pacing.next_try(&snapshot.app, source)) {
             (Some(operation), Some(at)) => Phase::Retry {

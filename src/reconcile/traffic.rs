@@ -4,7 +4,7 @@ use crate::manifest::ServiceName;
 use crate::plan;
 use crate::state::{Active, ContainerId, Warning};
 use crate::store::Changes;
-use crate::traffic::{Drain, Unserved};
+use crate::traffic::{Backend, Drain, Unserved};
 
 use super::error::{Failure, ReconcileError, StepError, traffic_error};
 use super::run::Run;
@@ -19,7 +19,7 @@ impl Run<'_> {
         drain: Option<&ContainerId>,
     ) -> Result<(), StepError> {
         self.journal.begin(index, Changes::default()).await?;
-        self.withdraw_from_graph(service).await?;
+        self.narrow_graph(|of, _| of != service).await?;
         let effective = self.active.services.get(service);
         let routed = effective.is_none_or(|active| active.verified.is_some());
         if let Some(container) = drain.filter(|_| routed) {
@@ -35,9 +35,12 @@ impl Run<'_> {
         self.stage_active()
     }
 
-    /// Publishes what is published without the service, and nothing else: a graph that
-    /// may not be published for another reason is no reason to go on serving it.
-    async fn withdraw_from_graph(&self, service: &ServiceName) -> Result<(), StepError> {
+    /// Publishes what is published with fewer backends, and nothing else: a graph that
+    /// may not be published for another reason is no reason to go on serving these.
+    pub(super) async fn narrow_graph(
+        &self,
+        kept: impl Fn(&ServiceName, &Backend) -> bool,
+    ) -> Result<(), StepError> {
         let traffic = &self.ctx.traffic;
         let published = traffic
             .current(self.app)
@@ -47,13 +50,15 @@ impl Run<'_> {
         let Some(published) = published else {
             return Ok(());
         };
-        let applied = traffic.apply(self.app, &published.without(service)).await;
+        let applied = traffic.apply(self.app, &published.only(kept)).await;
         applied
             .map(|_| ())
             .map_err(|error| traffic_error("withdraw", error))
     }
 
-    /// Waits for the requests in flight of a container that was superseded.
+    /// Makes sure that nobody is sent to a container that was superseded, and waits for
+    /// its requests in flight. Its successor is sent to instead, unless that can't be
+    /// published: the container has to go all the same.
     pub(super) async fn drain_superseded(
         &mut self,
         index: usize,
@@ -61,6 +66,14 @@ impl Run<'_> {
         container: &ContainerId,
     ) -> Result<(), StepError> {
         self.journal.begin(index, Changes::default()).await?;
+        match self.publish_routes(&self.active.clone()).await {
+            Ok(_) => {}
+            Err(StepError::Failed(_)) => {
+                let others = |_: &ServiceName, backend: &Backend| &backend.container != container;
+                self.narrow_graph(others).await?;
+            }
+            Err(error) => return Err(error),
+        }
         self.drain(service, container).await
     }
 

@@ -14,6 +14,7 @@ mod request;
 mod revision;
 mod secrets;
 mod status;
+mod text;
 
 pub use active::{Active, ActiveService, Bind};
 pub use ids::{ContainerId, Digest, Incarnation, OperationId, RevisionNumber};
@@ -32,3 +33,4 @@ pub use secrets::{
     NeededSecrets, SecretVersion, TakenSecrets, own_prefix, podman_name, references,
 };
 pub use status::{Condition, ConditionType, Event, EventType, ServiceStatus, Status, Truth};
+pub use text::shorten;

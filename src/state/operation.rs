@@ -16,6 +16,9 @@ pub struct Operation {
     pub id: OperationId,
     /// What was asked for.
     pub request: Request,
+    /// Whether somebody asked for it by a key, and its ID is theirs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub asked: bool,
     /// The incarnation it works on.
     pub incarnation: Incarnation,
     /// `mod_revision` of the manifest it was begun for; 0 when none is.
@@ -282,6 +285,21 @@ impl Operation {
     pub fn succeeded(&self) -> bool {
         let outcome = self.outcome.as_ref();
         outcome.is_some_and(|outcome| outcome.result == OutcomeKind::Success)
+    }
+
+    /// Whether it is an answer to a request of which the steps aren't kept.
+    pub fn is_short(&self) -> bool {
+        self.asked && self.steps.is_empty()
+    }
+
+    /// What is kept of an old answer: the request and the outcome.
+    #[must_use]
+    pub fn shortened(&self) -> Self {
+        Self {
+            steps: Vec::new(),
+            warnings: Vec::new(),
+            ..self.clone()
+        }
     }
 
     /// Whether it takes up a revision.

@@ -6,9 +6,12 @@ use crate::manifest::ServiceName;
 
 use super::ids::{ContainerId, OperationId, RevisionNumber};
 use super::operation::{Request, Verb};
+use super::text::shorten;
 
 /// Longest ID of a request.
 const MAX_ID: usize = 63;
+/// Longest request, in bytes.
+const MAX_BYTES: usize = 64 * 1024;
 
 /// A request as somebody wrote it: YAML or JSON, one verb.
 ///
@@ -94,7 +97,7 @@ pub fn parse_id(text: &str) -> Result<OperationId, RequestError> {
     if fits {
         Ok(OperationId::new(text))
     } else {
-        Err(RequestError::Id(text.to_owned()))
+        Err(RequestError::Id(shorten(text)))
     }
 }
 
@@ -104,8 +107,12 @@ impl Asked {
     /// # Errors
     /// When it isn't one, or its fields don't go together.
     pub fn parse(text: &[u8]) -> Result<Self, RequestError> {
-        let asked: Self =
-            serde_yaml::from_slice(text).map_err(|error| RequestError::Text(error.to_string()))?;
+        if text.len() > MAX_BYTES {
+            let message = format!("longer than {MAX_BYTES} bytes");
+            return Err(RequestError::Text(message));
+        }
+        let asked: Self = serde_yaml::from_slice(text)
+            .map_err(|error| RequestError::Text(shorten(&error.to_string())))?;
         let verb = asked.request().verb;
         let refuse = |field| Err(RequestError::Field { field, verb });
         if asked.service.is_some() && !matches!(verb, Verb::Deploy | Verb::Restart) {
@@ -129,6 +136,11 @@ impl Asked {
             (Verb::Rollback, Some(_)) | (_, None) => Ok(asked),
             (_, Some(_)) => refuse("revision"),
         }
+    }
+
+    /// Whether it asks to stop or to remove: that comes before all else.
+    pub fn ends(&self) -> bool {
+        matches!(self.verb, AskedVerb::Stop | AskedVerb::Remove)
     }
 
     /// What the journal compares a replay with.

@@ -126,12 +126,6 @@ impl AppRoutes {
         backends.map(|(_, backend)| &backend.container).collect()
     }
 
-    /// The same routes with this service's backends taken out.
-    #[must_use]
-    pub fn without(self, service: &ServiceName) -> Self {
-        self.only(|of, _| of != service)
-    }
-
     /// The same routes with only those backends that `kept` picks.
     #[must_use]
     pub fn only(mut self, kept: impl Fn(&ServiceName, &Backend) -> bool) -> Self {

@@ -8,8 +8,9 @@ use std::time::Duration;
 use crate::crash::double_writers;
 use crate::support::{Image, Options, Podherd, World, manifest, until, with, with_volume};
 
-/// Of these steps the one effect is the write that says that it begins.
-const WRITES: [&str; 3] = ["publish", "outcome", "end"];
+/// Of these steps nothing is between their beginning and their effect that isn't met at
+/// another one's: they are writes, or begin with one.
+const WRITES: [&str; 4] = ["publish", "traffic", "outcome", "end"];
 
 /// A Podherd that dies where it is told to.
 struct Mortal {
@@ -124,7 +125,14 @@ fn points(verb: &str, steps: &[&str]) -> Vec<String> {
 #[test]
 fn a_first_deployment() {
     let mut mortal = Mortal::start();
-    let steps = ["provision", "create", "start", "probe", "publish"];
+    let steps = [
+        "provision",
+        "create",
+        "start",
+        "probe",
+        "publish",
+        "traffic",
+    ];
     for point in points("deploy", &steps) {
         mortal.die_at(&point, |it| {
             it.world.apply("blog", &manifest("blog", Image::Web1));
@@ -150,6 +158,7 @@ fn a_replacement_of_a_writer() {
         "start",
         "probe",
         "publish",
+        "traffic",
     ];
     mortal
         .world
@@ -173,6 +182,7 @@ fn an_overlapping_replacement() {
         "probe",
         "inhibit",
         "publish",
+        "traffic",
         "drain",
         "retire",
     ];
@@ -213,6 +223,7 @@ fn a_stop_and_a_start() {
         "start",
         "probe",
         "publish",
+        "traffic",
     ];
     for (round, point) in points("start", &steps).iter().enumerate() {
         let id = format!("start-{round}");
@@ -229,7 +240,7 @@ fn a_restart() {
     mortal
         .world
         .deploy("blog", &with_volume("blog", Image::Writer1));
-    let steps = ["withdraw", "stop", "start", "probe", "publish"];
+    let steps = ["withdraw", "stop", "start", "probe", "publish", "traffic"];
     for (round, point) in points("restart", &steps).iter().enumerate() {
         let id = format!("restart-{round}");
         mortal.die_at(point, |it| it.request(&id, "verb: restart"));
@@ -273,6 +284,7 @@ fn a_rollback() {
         "start",
         "probe",
         "publish",
+        "traffic",
     ];
     for (round, point) in points("rollback", &steps).iter().enumerate() {
         mortal
@@ -307,7 +319,10 @@ fn a_recovery() {
     mortal
         .world
         .deploy("blog", &with_volume("blog", Image::Writer1));
-    for point in points("recover", &["withdraw", "start", "probe", "publish"]) {
+    for point in points(
+        "recover",
+        &["withdraw", "start", "probe", "publish", "traffic"],
+    ) {
         mortal.die_at(&point, |it| {
             let running = it.world.running();
             it.world

@@ -63,6 +63,32 @@ fn a_killed_container_comes_back() {
 }
 
 #[test]
+fn a_container_restarted_by_hand_is_verified_again() {
+    let world = World::start();
+    let podherd = world.podherd();
+    world.deploy("blog", &manifest("blog", Image::Web1));
+    let running = world.running();
+    let verified = || {
+        let active = world.record("state/active/blog").expect("ACTIVE");
+        active["services"]["web"]["verified"].clone()
+    };
+    let before = verified();
+
+    world
+        .podman
+        .run(&world.sandbox, &["restart", "--time", "2", &running[0]]);
+
+    until("its new execution is verified", || {
+        verified().is_string() && verified() != before
+    });
+    until("it answers", || {
+        podherd.get(&world, "blog.test", "/").code == 200
+    });
+    assert_eq!(world.running(), running, "the same container");
+    world.assert_only_active(&["blog"]);
+}
+
+#[test]
 fn a_container_without_our_labels_is_never_touched() {
     let world = World::start();
     let stranger = world.podman.run(

@@ -131,14 +131,15 @@ async fn the_operation_that_the_intent_speaks_of_is_kept() {
     world.deploy(&blog("web:1")).await;
     world.request("blog", "s-1", "verb: stop").await;
     world.settle("blog").await;
-    for count in 0..30 {
+    for count in 0..130 {
         let id = format!("d-{count}");
         world.request("blog", &id, "verb: deploy").await;
         world.settle("blog").await;
     }
     let kept = world.operations("blog");
-    assert_eq!(kept.len(), 20);
-    assert!(kept.iter().any(|it| it.id.as_str() == "s-1"));
+    assert!(kept.len() <= 122, "{}", kept.len());
+    let stop = kept.iter().find(|it| it.id.as_str() == "s-1").unwrap();
+    assert!(!stop.steps.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,4 +153,34 @@ async fn nothing_is_left_of_an_app_that_never_came_to_own_anything() {
     let left = world.keys_with("/blog").into_iter();
     let left: Vec<_> = left.filter(|key| !key.contains("/events/")).collect();
     assert_eq!(left, Vec::<String>::new(), "events go with their lease");
+}
+
+/// The journal keeps twenty operations whole, and remembers many more answers.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_was_answered_long_ago_is_not_done_again() {
+    let world = World::new().await.images(&["web:1"]);
+    world.deploy(&blog("web:1")).await;
+    for count in 0..120 {
+        let id = format!("r-{count}");
+        world.request("blog", &id, "verb: restart").await;
+        world.settle("blog").await;
+    }
+    let kept = world.operations("blog");
+    let whole = kept.iter().filter(|it| !it.steps.is_empty()).count();
+    assert!(whole <= 21, "{whole} kept whole");
+    assert!(kept.len() <= 122, "{} in all", kept.len());
+    world.effects();
+    world.request("blog", "r-30", "verb: restart").await;
+    world.settle("blog").await;
+    assert_eq!(world.effects(), Vec::<String>::new());
+
+    // They are no obstacle to a removal, and outlive it.
+    world.request("blog", "gone-1", "verb: remove").await;
+    world.settle("blog").await;
+    world.assert_gone("blog");
+    world.deploy(&blog("web:1")).await;
+    world.effects();
+    world.request("blog", "r-110", "verb: restart").await;
+    world.settle("blog").await;
+    assert_eq!(world.effects(), Vec::<String>::new());
 }

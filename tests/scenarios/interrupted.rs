@@ -20,6 +20,8 @@ async fn cut_everywhere<T>(
         (Cut::After, true),
         (Cut::LosesReply, true),
         (Cut::LosesReply, false),
+        (Cut::Fails, true),
+        (Cut::Fails, false),
     ] {
         let mut reached = 0;
         for number in 0..EFFECTS {

@@ -14,7 +14,11 @@ async fn serving() -> World {
     let world = World::new()
         .await
         .images(&["web:1", "web:2"])
-        .image("web:sick", Behaviour::NeverReady);
+        .image("web:sick", Behaviour::NeverReady)
+        .image(
+            "web:slow",
+            Behaviour::SlowReady(std::time::Duration::from_secs(5)),
+        );
     world.deploy(&overlapping("web:1")).await;
     world.effects();
     world
@@ -169,7 +173,7 @@ async fn a_stop_takes_a_predecessor_with_it_and_fails_when_it_stays() {
 
 #[tokio::test(start_paused = true)]
 async fn an_overlapping_update_cut_anywhere_is_brought_to_its_end() {
-    for cut in [Cut::Before, Cut::After, Cut::LosesReply] {
+    for cut in [Cut::Before, Cut::After, Cut::LosesReply, Cut::Fails] {
         for number in 0.. {
             let mut world = serving().await;
             world.put(&overlapping("web:2")).await;
@@ -213,4 +217,28 @@ async fn a_crash_before_the_publication_costs_no_request() {
         world.assert_serves("blog", &["web"]);
         return;
     }
+}
+
+/// The new graph can't be published, for another app has the route by now.
+#[tokio::test(start_paused = true)]
+async fn an_old_generation_goes_although_the_new_graph_can_not_be_published() {
+    let world = serving().await;
+    let taken = "http: [{host: taken.test, path: /, port: http}]";
+    world.put(&overlapping("web:slow").with("web", taken)).await;
+    let faster = async || {
+        let other = crate::support::app("other").service("site", "web:1");
+        world.deploy(&other.with("site", taken)).await;
+    };
+    Box::pin(world.pass_while("blog", std::time::Duration::from_secs(1), faster)).await;
+    assert_eq!(
+        world.last_deploy("blog").outcome.unwrap().reason,
+        "RouteConflict"
+    );
+    // A mended manifest is taken up.
+    world.deploy(&overlapping("web:2")).await;
+    assert_eq!(world.serving("blog", "web").image, "registry.test/web:2");
+    assert_eq!(world.containers("web").len(), 1);
+    world.check();
+    assert!(world.inhibitions("blog").is_empty());
+    assert!(world.traffic.may_reach(&world.container("web").id));
 }

@@ -353,3 +353,26 @@ async fn recovery_never_takes_up_a_newer_revision() {
     assert_eq!(world.serving("blog", "web").image, "registry.test/web:1");
     assert!(world.serving("blog", "web").verified.is_some());
 }
+
+/// A probe may take minutes, and the other services go on meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_service_that_dies_while_another_is_probed_is_withdrawn_at_once() {
+    let world = World::new()
+        .await
+        .images(&["web:1", "api:1"])
+        .image("api:slow", Behaviour::SlowReady(Duration::from_secs(25)));
+    let route = "http: [{host: api.test, path: /, port: http}]";
+    let two = |api: &str| blog("web:1").service("api", api).with("api", route);
+    world.deploy(&two("api:1")).await;
+    let web = world.container("web").id;
+    world.put(&two("api:slow")).await;
+    let dies = async || {
+        world.runtime.crash(web.as_str(), 1);
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert!(!world.traffic.may_reach(&web), "while api is still probed");
+    };
+    Box::pin(world.pass_while("blog", Duration::from_secs(5), dies)).await;
+    assert_eq!(world.serving("blog", "api").image, "registry.test/api:slow");
+    world.settle("blog").await;
+    world.assert_serves("blog", &["api", "web"]);
+}

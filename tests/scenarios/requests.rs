@@ -199,6 +199,15 @@ async fn one_service_is_deployed_only_if_all_that_differs_is_in_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rollback_to_what_serves_already_changes_nothing() {
+    let world = serving().await;
+    ask(&world, "r-1", "{verb: rollback, revision: 1}").await;
+    assert_eq!(outcome(&world, "r-1").0, OutcomeKind::Success);
+    assert_eq!(world.effects(), Vec::<String>::new());
+    world.assert_serves("blog", &["web"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rollback_to_what_is_taken_by_now_touches_nothing() {
     let fixed = "ports: [{name: http, container: 8080, host: 8443}]";
     let world = World::new().await.images(&["web:1", "web:2"]);
@@ -209,6 +218,14 @@ async fn a_rollback_to_what_is_taken_by_now_touches_nothing() {
     ask(&world, "r-1", "{verb: rollback, revision: 1}").await;
     assert_eq!(outcome(&world, "r-1"), failed("PortInUse"));
     assert_eq!(world.effects(), Vec::<String>::new());
+    // The same again is the same.
+    ask(&world, "r-1", "{verb: rollback, revision: 1}").await;
+    assert!(
+        !world
+            .events("blog")
+            .iter()
+            .any(|it| it.reason == "RequestDropped")
+    );
     world.assert_serves("blog", &["web"]);
 }
 
@@ -276,7 +293,7 @@ async fn a_stopped_app_that_somebody_revived_is_stopped_again() {
 
 /// Cuts the request at each effect in each way; a successor takes over.
 async fn cut_everywhere(asked: &str, verify: impl Fn(&World)) {
-    for cut in [Cut::Before, Cut::After, Cut::LosesReply] {
+    for cut in [Cut::Before, Cut::After, Cut::LosesReply, Cut::Fails] {
         for number in 1.. {
             let mut world = serving().await;
             world.deploy(&blog("web:2")).await;

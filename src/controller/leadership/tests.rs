@@ -366,3 +366,22 @@ async fn a_leader_of_this_machine_that_was_killed_is_succeeded_at_once() {
     next.authority.won().await;
     assert!(begun.elapsed() < TTL / 2);
 }
+
+/// etcd came back with an older state: the key of a term is there, and whoever wrote it
+/// doesn't lead any more.
+#[tokio::test(start_paused = true)]
+async fn a_term_of_its_own_that_was_left_behind_is_taken_down_at_once() {
+    let store = MemoryStore::new();
+    let first = Candidate::stand(&store, "first");
+    first.wins_within(AT_ONCE).await;
+    let backup = store.backup();
+    first.cancel.cancel();
+    first.task.await.unwrap();
+
+    store.restore(&backup);
+    let again = Candidate::stand(&store, "first");
+    again.wins_within(AT_ONCE).await;
+
+    let other = Candidate::stand(&store, "second");
+    again.never_both(&other, TTL).await;
+}

@@ -175,9 +175,3 @@ async fn the_lag_grows_while_the_store_is_away() {
     watched.world.worked_on().await;
     assert_eq!(fresh.lag(), Duration::ZERO);
 }
-
-#[test]
-fn a_long_key_is_shown_shortened() {
-    let shown = shorten(&"é".repeat(1_000_000));
-    assert_eq!(shown.chars().count(), SHOWN + 1);
-}

@@ -27,6 +27,10 @@ use super::placement::Placement;
 use super::quantity::Timespan;
 use super::spec::{AppSpec, ServiceSpec};
 
+/// Most services of an app.
+const MAX_SERVICES: usize = 50;
+/// Most ports of an app.
+const MAX_PORTS: usize = 64;
 /// Longest time that anything in a manifest may take.
 const MAX_TIMESPAN: Timespan = Timespan::from_secs(24 * 60 * 60);
 
@@ -80,6 +84,7 @@ pub(super) fn spec(spec: &AppSpec, report: &mut Report<'_>) {
     if spec.services.is_empty() {
         report.at(&at, "an app needs at least one service");
     }
+    bounded(spec, &at, report);
     for (name, each) in &spec.services {
         service(each, &at.key(name), report);
     }
@@ -87,6 +92,22 @@ pub(super) fn spec(spec: &AppSpec, report: &mut Report<'_>) {
     routes::across_services(spec, &at, report);
     writers::across_services(spec, &at, report);
     graph::check(spec, &at, report);
+}
+
+/// What is written of a whole app at once has to fit into one transaction of etcd.
+fn bounded(spec: &AppSpec, at: &Path, report: &mut Report<'_>) {
+    let ports: usize = spec.services.values().map(|it| it.ports.len()).sum();
+    for (count, most, what) in [
+        (spec.services.len(), MAX_SERVICES, "services"),
+        (ports, MAX_PORTS, "ports in all"),
+    ] {
+        if count > most {
+            report.at(
+                at,
+                format!("{count} {what}: an app has at most {most}, make several of it"),
+            );
+        }
+    }
 }
 
 fn service(service: &ServiceSpec, at: &Path, report: &mut Report<'_>) {

@@ -74,6 +74,26 @@ fn a_volume_may_have_one_writer_and_readers() {
 }
 
 #[test]
+fn an_app_too_large_for_a_transaction_is_refused() {
+    let services = |count: usize, more: &str| -> String {
+        let service = |number| format!("    s{number}: {{image: a, {more}}}\n");
+        let head =
+            "apiVersion: podherd/v1\nkind: App\nmetadata: {name: blog}\nspec:\n  services:\n";
+        head.to_owned() + &(0..count).map(service).collect::<String>()
+    };
+    let port = "ports: [{name: a, container: 1}, {name: b, container: 2}]";
+    super::accepted(&services(50, "env: {}"));
+    super::accepted(&services(32, port));
+    for (text, says) in [
+        (services(51, "env: {}"), "51 services"),
+        (services(33, port), "66 ports"),
+    ] {
+        let error = super::refusal(&text).to_string();
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+#[test]
 fn one_host_port_serves_tcp_and_udp() {
     let ports = "ports: [{name: a, container: 53, host: 53}, {name: b, container: 53, host: 53, protocol: udp}]";
     super::accepted(&web(&[ports]));

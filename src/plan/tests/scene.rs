@@ -264,6 +264,7 @@ pub fn operation(id: &str, verb: Verb, steps: &[(StepKind, StepState)]) -> Opera
             container: None,
             note: None,
         },
+        asked: false,
         incarnation: incarnation(),
         source: SERVED,
         attempt: 1,

@@ -14,6 +14,8 @@ pub enum Cut {
     After,
     /// The effect happens, its reply is lost, and the run goes on.
     LosesReply,
+    /// The effect doesn't happen, the call fails, and the run goes on.
+    Fails,
 }
 
 #[derive(Debug, Default)]
@@ -71,6 +73,7 @@ impl Gate {
                 let _ = effect.await;
                 self.end().await
             }
+            Some(Cut::Fails) => Err(lost()),
             Some(Cut::LosesReply) => {
                 let _ = effect.await;
                 Err(lost())

@@ -9,7 +9,7 @@ use podherd::policy::MemoryPolicy;
 use podherd::probe::{MemoryProber, Prober, Unhealthy, Vitals};
 use podherd::reconcile::{Context, Ports, ReconcileError, Reconciler, Unobserved, Verdict};
 use podherd::runtime::{Behaviour, EffectLog, MemoryImage, MemoryRuntime};
-use podherd::state::{Keys, OperationId, labels};
+use podherd::state::{Asked, Keys, OperationId, labels};
 use podherd::store::{
     AuthorityKeeper, Commit, Fence, MemoryStore, Newest, Records, Store, Txn, authority,
 };
@@ -178,7 +178,13 @@ impl World {
     pub async fn request(&self, app: &str, id: &str, asked: &str) {
         let key = self.keys.request(&name(app), &OperationId::new(id));
         let put = Txn::default().put(key, asked.as_bytes().to_vec());
-        self.store.commit(put).await.unwrap();
+        let Commit::Applied(revision) = self.store.commit(put).await.unwrap() else {
+            panic!("nothing was compared");
+        };
+        // As the watch tells it.
+        if Asked::parse(asked.as_bytes()).is_ok_and(|asked| asked.ends()) {
+            self.newest.end_asked(&name(app), revision);
+        }
     }
 
     /// Puts the manifest and waits until the app has settled.
