@@ -122,8 +122,8 @@ impl Followed<'_> {
             return Ok(Some(End::Gone));
         }
         let events = client.list::<Event>(keys.events_of(self.app)).await?;
-        let dropped = events.into_iter().map(|found| found.record);
-        let dropped = dropped.filter(|event| event.reason == DROPPED).next_back();
+        let mut dropped = events.into_iter().map(|found| found.record);
+        let dropped = dropped.rfind(|event| event.reason == DROPPED);
         let why = dropped.map(|event| event.message);
         Ok(Some(End::Dropped(why.unwrap_or_else(|| {
             format!("nothing says why; see podherd events {}", self.app)
