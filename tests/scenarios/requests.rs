@@ -354,6 +354,18 @@ async fn other_apps_are_not_concerned() {
     world.assert_serves("other", &["web"]);
 }
 
+/// Asks while the app's deployment fails again and again, so that it never settles.
+async fn ask_unsettled(world: &World, id: &str, asked: &str) {
+    world.request("blog", id, asked).await;
+    for _ in 0..10 {
+        if world.keys_with("/requests/").is_empty() {
+            return;
+        }
+        _ = world.pass("blog").await;
+    }
+    panic!("{id} isn't answered");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_inhibition_is_cleared_by_somebody_who_answers_for_it() {
     let world = World::new().await.images(&["web:1"]);
@@ -361,31 +373,24 @@ async fn an_inhibition_is_cleared_by_somebody_who_answers_for_it() {
     let volume = |image| blog(image).with("web", "volumes: [{name: data, path: /data}]");
     world.deploy(&volume("web:1")).await;
     let before = world.serving("blog", "web");
-    world.deploy(&volume("web:sick")).await;
+    world.put(&volume("web:sick")).await;
+    _ = world.pass("blog").await;
     let inhibitions = || world.keys_with("/inhibitions/");
-    assert_eq!(
-        inhibitions().len(),
-        1,
-        "the old generation may not come back"
-    );
+    assert_eq!(inhibitions().len(), 1, "the old one may not come back");
 
     let clear = |container: &str| {
-        format!(
-            "{{verb: clearInhibition, container: {container}, note: 'ann@host: the data is old'}}"
-        )
+        format!("{{verb: clearInhibition, container: '{container}', note: 'ann@host: a copy'}}")
     };
-    ask(&world, "c-0", &clear("another")).await;
+    ask_unsettled(&world, "c-0", &clear("another")).await;
     assert_eq!(outcome(&world, "c-0"), failed("NotInhibited"));
-    ask(&world, "c-1", "{verb: clearInhibition, container: another}").await;
+    let nobodys = "{verb: clearInhibition, container: another}";
+    ask_unsettled(&world, "c-1", nobodys).await;
     assert_eq!(operation(&world, "c-1"), None, "nobody answers for it");
     assert_eq!(inhibitions().len(), 1);
 
-    ask(&world, "c-2", &clear(before.container.as_str())).await;
+    ask_unsettled(&world, "c-2", &clear(before.container.as_str())).await;
     assert_eq!(outcome(&world, "c-2").0, OutcomeKind::Success);
     let note = operation(&world, "c-2").unwrap().request.note;
-    assert_eq!(note.as_deref(), Some("ann@host: the data is old"));
+    assert_eq!(note.as_deref(), Some("ann@host: a copy"));
     assert_eq!(inhibitions(), Vec::<String>::new());
-    let after = world.serving("blog", "web");
-    assert_eq!(after.revision, before.revision, "made again as it was");
-    assert_ne!(after.container, before.container);
 }
