@@ -22,7 +22,7 @@ pub(super) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Let a container be started again; one that is gone is made again from its revision
+    /// Let a container be started again
     Clear(Clear),
 }
 
