@@ -2,17 +2,17 @@
 //! etcd and the Podman that these work on.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 
+use super::client::Client;
 use super::connect;
 use crate::manifest::AppName;
 use crate::runtime::Runtime;
 use crate::settings::{ConfigOption, EtcdOptions, Host, PodmanOptions};
-use crate::state::{Incarnation, Keys, Ownership, Record, Retained, decode};
-use crate::store::{Entry, EtcdStore, Kept, Range, Records, Store, authority};
+use crate::state::{Incarnation, Ownership, Record, Retained, decode};
+use crate::store::{Entry, Kept, Range};
 use crate::telemetry::Metrics;
 
 /// Where etcd and Podman are.
@@ -28,9 +28,8 @@ pub(super) struct Reach {
 
 /// The etcd and the Podman of this host.
 pub(super) struct Place {
-    pub store: Arc<dyn Store>,
+    pub client: Client,
     pub runtime: Arc<dyn Runtime>,
-    pub keys: Keys,
 }
 
 impl Reach {
@@ -40,25 +39,19 @@ impl Reach {
         let etcd = self.etcd.resolve(&file)?;
         let socket = self.podman.resolve(&file, &Host::here())?;
         Ok(Place {
-            store: Arc::new(EtcdStore::connect(&etcd).await?),
+            client: Client::connect(&etcd).await?,
             runtime: connect::podman(&socket, &Metrics::new()?)?,
-            keys: Keys::new(&etcd.prefix),
         })
     }
 }
 
 impl Place {
-    /// The records, to read: without authority nothing is written through them.
-    pub(super) fn records(&self) -> Records {
-        let (_keeper, nobody) = authority();
-        Records::new(Arc::clone(&self.store), self.keys.clone(), nobody)
-    }
-
     /// Every incarnation, at one revision of the store.
     pub(super) async fn incarnations(&self) -> anyhow::Result<Incarnations> {
-        let prefix = self.keys.ownerships();
-        let ranges = [prefix.clone(), self.keys.retained_all()].map(Range::Prefix);
-        let mut view = self.store.read(&ranges).await?.ranges.into_iter();
+        let Client { store, keys } = &self.client;
+        let prefix = keys.ownerships();
+        let ranges = [prefix.clone(), keys.retained_all()].map(Range::Prefix);
+        let mut view = store.read(&ranges).await?.ranges.into_iter();
         let mut all = Incarnations::default();
         for entry in view.next().unwrap_or_default() {
             let app = entry.key.strip_prefix(&prefix).unwrap_or_default();
@@ -115,38 +108,5 @@ impl Incarnations {
             }
             _ => Ok(chosen),
         }
-    }
-}
-
-/// Columns of text under their headings, each as wide as it must be.
-pub(super) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> String {
-    let mut widths = headings.map(str::len);
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.chars().count().max(*width);
-        }
-    }
-    let mut text = String::new();
-    for row in std::iter::once(&headings.map(str::to_owned)).chain(rows) {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(widths) {
-            // A string can't refuse.
-            _ = write!(line, "{cell:<width$}  ");
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::table;
-
-    #[test]
-    fn columns_are_as_wide_as_they_must_be() {
-        let rows = [["a".to_owned(), "bcd".to_owned()]];
-        assert_eq!(table(["LONG", "B"], &rows), "LONG  B\na     bcd\n");
-        assert_eq!(table(["LONG", "B"], &[]), "LONG  B\n");
     }
 }

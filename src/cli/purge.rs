@@ -176,7 +176,7 @@ async fn strike(
     kind: Kind,
     name: &str,
 ) -> anyhow::Result<()> {
-    let key = place.keys.retained(incarnation);
+    let key = place.client.keys.retained(incarnation);
     for _ in 0..TRIES {
         let Kept {
             record: mut ended,
@@ -192,7 +192,7 @@ async fn strike(
         let txn = Txn::default()
             .when(key.clone(), Target::ModRevision(mod_revision))
             .put(key.clone(), encode(&ended)?);
-        let written = place.store.commit(txn).await.with_context(|| {
+        let written = place.client.store.commit(txn).await.with_context(|| {
             format!("it is gone, but {key} still lists it: run the same command again")
         })?;
         if matches!(written, Commit::Applied(_)) {

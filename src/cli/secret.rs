@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::Subcommand;
 
-use super::holdings::{Chosen, Place, Reach, table};
+use super::holdings::{Chosen, Place, Reach};
+use super::table::table;
 use crate::clock::Entropy;
 use crate::manifest::{self, AppName, SecretName, SecretRef, ServiceSpec};
 use crate::runtime::{Labels, Runtime, RuntimeError, SecretValue};
@@ -159,7 +160,7 @@ async fn create(
 async fn live(place: &Place, app: &AppName) -> anyhow::Result<(AppRecords, Incarnation)> {
     let end = tokio::time::Instant::now() + BEGINS;
     loop {
-        let records = place.records().load(app).await?;
+        let records = place.client.records().load(app).await?;
         if let Some(ownership) = &records.ownership {
             let incarnation = ownership.incarnation;
             return Ok((records, incarnation));
@@ -204,9 +205,9 @@ fn waits(records: &AppRecords) -> bool {
 
 async fn ask_for_deployment(place: &Place, app: &AppName) -> anyhow::Result<()> {
     let id = format!("secret-{}", Entropy::from_system().uuid());
-    let key = place.keys.request(app, &OperationId::new(id));
+    let key = place.client.keys.request(app, &OperationId::new(id));
     let request = Txn::default().put(key, b"verb: deploy".to_vec());
-    let asked = place.store.commit(request).await;
+    let asked = place.client.store.commit(request).await;
     asked.context(
         "the secret is set, but its deployment couldn't be asked for: it comes with the next try",
     )?;
@@ -276,7 +277,7 @@ async fn list(place: &Place, of: &str) -> anyhow::Result<String> {
             Chosen::Ended(ended) => (&ended.app, ended.incarnation, "retained"),
         };
         let mut used = match chosen {
-            Chosen::Live(..) => used(&place.records().load(app).await?, app),
+            Chosen::Live(..) => used(&place.client.records().load(app).await?, app),
             Chosen::Ended(_) => BTreeMap::new(),
         };
         for (name, updated) in own(place.runtime.as_ref(), app, incarnation).await? {
@@ -306,7 +307,7 @@ async fn list(place: &Place, of: &str) -> anyhow::Result<String> {
         "UPDATED",
         "USED BY",
     ];
-    Ok(table(headings, &rows))
+    Ok(table(&headings, &rows))
 }
 
 fn row(

@@ -1,22 +1,19 @@
 //! `podherd validate`: the controller's own checks, offline.
 
-use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::PathBuf;
 
 use anyhow::Context;
 
+use super::manifests::{Document, documents};
 use super::{FAILED, WELL};
-use crate::manifest::{self, MAX_BYTES};
-
-/// The name that stands for standard input.
-const STDIN: &str = "-";
-/// The name of an app that has none, or none that can be found.
-const UNNAMED: &str = "app";
+use crate::manifest;
 
 /// Its options.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Manifests, YAML or JSON; - is standard input. What is wrong is printed as
+    /// Manifests, YAML or JSON: files with one or more documents, folders, or - for
+    /// standard input. What is wrong is printed as
     /// FILE:LINE:COLUMN: PATH: MESSAGE
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -30,74 +27,34 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> anyhow::Result
     let mut code = WELL;
     for file in &arguments.files {
         // One that can't be read ends it all: it may be the one that matters.
-        let text = read(file).map_err(|source| crate::settings::SettingsError::Unreadable {
-            setting: "validate",
-            path: file.clone(),
-            source,
-        })?;
-        if !check(file, &text, arguments.name.as_deref(), out)? {
-            code = FAILED;
+        for document in documents(file)? {
+            if !check(&document, arguments.name.as_deref(), out)? {
+                code = FAILED;
+            }
         }
     }
     Ok(code)
 }
 
-fn read(file: &Path) -> std::io::Result<Vec<u8>> {
-    // One byte more than is accepted shows that it is too large.
-    let limit = u64::try_from(MAX_BYTES)
-        .unwrap_or(u64::MAX)
-        .saturating_add(1);
-    let mut text = Vec::new();
-    if file == Path::new(STDIN) {
-        _ = std::io::stdin().lock().take(limit).read_to_end(&mut text)?;
-    } else {
-        _ = std::fs::File::open(file)?
-            .take(limit)
-            .read_to_end(&mut text)?;
-    }
-    Ok(text)
-}
-
-/// Whether the text is a manifest; says it, or why it isn't.
-fn check(
-    file: &Path,
-    text: &[u8],
-    name: Option<&str>,
-    out: &mut impl Write,
-) -> anyhow::Result<bool> {
-    let shown = if file == Path::new(STDIN) {
-        "<stdin>".into()
-    } else {
-        file.display().to_string()
-    };
-    let own_name = name.map_or_else(|| own_name(file, text), str::to_owned);
-    match manifest::parse(&own_name, text) {
+/// Whether the document is a manifest; says it, or why it isn't.
+fn check(document: &Document, name: Option<&str>, out: &mut impl Write) -> anyhow::Result<bool> {
+    let name = name.map_or_else(|| document.own_name(), str::to_owned);
+    match manifest::parse(&name, &document.text) {
         Ok(app) => {
             let services = app.spec.services.len();
             let noun = if services == 1 { "service" } else { "services" };
-            writeln!(out, "{shown}: app {own_name}, {services} {noun}: valid")
+            let file = &document.file;
+            writeln!(out, "{file}: app {name}, {services} {noun}: valid")
                 .context("standard output")?;
             Ok(true)
         }
         Err(error) => {
-            for problem in error.problems() {
-                write!(out, "{shown}:{}:{}: ", problem.line, problem.column)?;
-                if !problem.path.is_empty() {
-                    write!(out, "{}: ", problem.path)?;
-                }
-                writeln!(out, "{}", problem.message)?;
+            for problem in document.problems(&error) {
+                writeln!(out, "{problem}")?;
             }
             Ok(false)
         }
     }
-}
-
-/// The name that the manifest gives itself. Where that can't be found the file's
-/// name will do: the check then says what is wrong.
-fn own_name(file: &Path, text: &[u8]) -> String {
-    let stem = file.file_stem().and_then(std::ffi::OsStr::to_str);
-    let stem = stem.filter(|stem| *stem != STDIN).unwrap_or(UNNAMED);
-    manifest::own_name(text).unwrap_or_else(|| stem.to_owned())
 }
 
 #[cfg(test)]
@@ -180,6 +137,6 @@ spec:
             name: None,
         };
         let error = run(&arguments, &mut Vec::new()).unwrap_err();
-        assert_eq!(super::super::explain(&error), super::super::USAGE);
+        assert_eq!(super::super::explain(&error, FAILED), super::super::USAGE);
     }
 }

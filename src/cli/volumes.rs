@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 
-use super::holdings::{Chosen, Place, Reach, table};
+use super::holdings::{Chosen, Place, Reach};
+use super::table::table;
 use crate::manifest::AppName;
 use crate::runtime::Volume;
 use crate::state::{Incarnation, labels, own_prefix};
@@ -32,7 +33,7 @@ const HEADINGS: [&str; 7] = [
 pub(super) async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let place = arguments.reach.connect().await?;
     let rows = rows(&place, arguments.of.as_deref()).await?;
-    Ok(std::io::stdout().write_all(table(HEADINGS, &rows).as_bytes())?)
+    Ok(std::io::stdout().write_all(table(&HEADINGS, &rows).as_bytes())?)
 }
 
 async fn rows(place: &Place, of: Option<&str>) -> anyhow::Result<Vec<[String; 7]>> {
@@ -45,7 +46,7 @@ async fn rows(place: &Place, of: Option<&str>) -> anyhow::Result<Vec<[String; 7]
     for chosen in incarnations.chosen(of)? {
         match chosen {
             Chosen::Live(app, live) => {
-                let records = place.records().load(app).await?;
+                let records = place.client.records().load(app).await?;
                 let users = users(&records, app, live.incarnation);
                 for name in &live.resources.volumes {
                     let found = there.get(name);

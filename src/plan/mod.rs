@@ -53,6 +53,13 @@ pub enum Action {
         /// Why.
         reason: InhibitionReason,
     },
+    /// Let this container be started again.
+    Clear {
+        /// The service.
+        service: ServiceName,
+        /// The container.
+        container: ContainerId,
+    },
     /// Stop with grace, remove, confirm that it is gone, release its binds.
     Retire {
         /// The service.
@@ -158,6 +165,7 @@ impl Action {
         match self {
             Self::Withdraw { .. } | Self::WithdrawApp => StepKind::Withdraw,
             Self::Inhibit { .. } => StepKind::Inhibit,
+            Self::Clear { .. } => StepKind::Clear,
             Self::Retire { .. } => StepKind::Retire,
             Self::Sweep { .. } => StepKind::Sweep,
             Self::Provision { .. } => StepKind::Provision,
@@ -180,6 +188,7 @@ impl Action {
         match self {
             Self::Withdraw { service, .. }
             | Self::Inhibit { service, .. }
+            | Self::Clear { service, .. }
             | Self::Retire { service, .. }
             | Self::Sweep { service, .. }
             | Self::Provision { service, .. }
@@ -205,6 +214,7 @@ impl Action {
             Self::Withdraw { drain, .. } => drain.as_ref(),
             Self::Start { container, .. } => container.as_ref(),
             Self::Inhibit { container, .. }
+            | Self::Clear { container, .. }
             | Self::Retire { container, .. }
             | Self::Sweep { container, .. }
             | Self::Stop { container, .. }

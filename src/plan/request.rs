@@ -3,7 +3,8 @@
 use crate::manifest::{OnFailure, ServiceName};
 use crate::sabotage::{self, Defect};
 use crate::state::{
-    Asked, OperationId, OutcomeKind, Request, RequestError, RevisionNumber, StepState, Verb, Wish,
+    Asked, ContainerId, InhibitionReason, OperationId, OutcomeKind, Request, RequestError,
+    RevisionNumber, StepState, Verb, Wish, labels,
 };
 
 use super::health::{Health, health};
@@ -91,6 +92,7 @@ pub fn answer(snapshot: &Snapshot, pending: &Pending) -> Answer {
         }
         (Verb::Remove, _) => Answer::Perform(remove(snapshot, manifest(snapshot))),
         (Verb::Rollback, _) => roll_back(snapshot, asked.revision),
+        (Verb::ClearInhibition, _) => clear(snapshot, asked.container.as_ref()),
         (Verb::Recover, _) => refused("Unknown", "recovery can't be asked for"),
     }
 }
@@ -100,6 +102,7 @@ pub fn answer(snapshot: &Snapshot, pending: &Pending) -> Answer {
 fn replays(recorded: &Request, asked: &Request) -> bool {
     recorded.verb == asked.verb
         && recorded.service == asked.service
+        && recorded.container == asked.container
         && (asked.verb == Verb::Deploy || recorded.revision == asked.revision)
 }
 
@@ -138,6 +141,45 @@ fn roll_back(snapshot: &Snapshot, number: Option<RevisionNumber>) -> Answer {
     let known = known.join(", ");
     let message = format!("no such revision; there are {known}");
     refused("RevisionUnknown", message)
+}
+
+/// Clears one inhibition, unless that could make two generations run, or nobody needs it:
+/// what is being retired or removed loses its marker by itself.
+fn clear(snapshot: &Snapshot, container: Option<&ContainerId>) -> Answer {
+    let mut inhibitions = snapshot.records.inhibitions.iter();
+    let Some(found) = inhibitions.find(|it| Some(&it.container) == container) else {
+        return refused("NotInhibited", "no such container is inhibited");
+    };
+    let service = &found.service;
+    match found.reason {
+        InhibitionReason::ReplacementPending => {}
+        InhibitionReason::RetirementPending | InhibitionReason::Removed => {
+            return refused(
+                found.reason.as_str(),
+                "it is being retired, and its inhibition goes with it: nothing is to be cleared",
+            );
+        }
+    }
+    let label = Some(service.as_str());
+    let other = snapshot.containers.iter().find(|it| {
+        it.id != found.container
+            && it.state.may_run()
+            && it.labels.get(labels::SERVICE).map(String::as_str) == label
+    });
+    if let Some(other) = other {
+        return refused(
+            "OtherGenerationRuns",
+            format!(
+                "container {} of service {service} may run beside it: deploy instead, or remove \
+                 that one first",
+                other.id
+            ),
+        );
+    }
+    Answer::Perform(vec![Action::Clear {
+        service: service.clone(),
+        container: found.container.clone(),
+    }])
 }
 
 /// Writes the intent, then takes every service out and retires its container, and

@@ -46,6 +46,17 @@ impl Run<'_> {
         Ok(self.journal.begin(index, changes).await?)
     }
 
+    /// Deletes the inhibition, in the write that says so.
+    pub(super) async fn permit_again(
+        &mut self,
+        index: usize,
+        service: &ServiceName,
+        container: &ContainerId,
+    ) -> Result<(), StepError> {
+        self.clear_inhibition(service, container);
+        Ok(self.journal.begin(index, Changes::default()).await?)
+    }
+
     pub(super) fn put_inhibition(
         &mut self,
         changes: &mut Changes,

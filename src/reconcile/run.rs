@@ -100,6 +100,8 @@ impl Begin {
                     None => asked.and_then(|asked| asked.request.revision),
                 },
                 service: asked.and_then(|asked| asked.request.service.clone()),
+                container: asked.and_then(|asked| asked.request.container.clone()),
+                note: asked.and_then(|asked| asked.request.note.clone()),
             },
             asked: self.asked.is_some(),
             incarnation: self.ownership.incarnation,
@@ -397,6 +399,9 @@ impl Run<'_> {
                 container,
                 reason,
             } => self.inhibit(index, service, container, *reason).await,
+            Action::Clear { service, container } => {
+                self.permit_again(index, service, container).await
+            }
             Action::Retire {
                 service,
                 container,

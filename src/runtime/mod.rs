@@ -21,7 +21,9 @@ use jiff::Timestamp;
 
 pub use applied::Applied;
 pub use memory::{Behaviour, Call, EffectLog, MemoryImage, MemoryRuntime, Reply};
-pub use podman::{AuthFile, AuthFileError, Deadlines, Podman};
+pub use podman::{
+    About, AuthFile, AuthFileError, Deadlines, Input, Log, LogPart, Output, Podman, Session, Usage,
+};
 pub use pull::{PullProgress, PullReport, Wanted};
 pub use secret::{Secret, SecretEnv, SecretMount, SecretValue, SecretValueError, Volume};
 pub use types::{

@@ -85,6 +85,11 @@ impl Keys {
         self.at(format_args!("state/active/{app}"))
     }
 
+    /// All intents.
+    pub fn intents(&self) -> String {
+        self.at(format_args!("state/intent/"))
+    }
+
     /// An app's intent.
     pub fn intent(&self, app: &AppName) -> String {
         self.at(format_args!("state/intent/{app}"))
@@ -120,6 +125,16 @@ impl Keys {
         self.at(format_args!("state/revisions/{app}/{:08}", number.0))
     }
 
+    /// All revisions of all apps.
+    pub fn revisions_all(&self) -> String {
+        self.at(format_args!("state/revisions/"))
+    }
+
+    /// The journals of all apps.
+    pub fn operations_all(&self) -> String {
+        self.at(format_args!("state/operations/"))
+    }
+
     /// The journal of an app, oldest first.
     pub fn operations(&self, app: &AppName) -> String {
         self.at(format_args!("state/operations/{app}/"))
@@ -128,6 +143,11 @@ impl Keys {
     /// One operation.
     pub fn operation(&self, app: &AppName, id: &OperationId) -> String {
         self.at(format_args!("state/operations/{app}/{id}"))
+    }
+
+    /// All inhibitions of all apps.
+    pub fn inhibitions_all(&self) -> String {
+        self.at(format_args!("state/inhibitions/"))
     }
 
     /// All inhibitions of an app.
@@ -183,6 +203,16 @@ impl Keys {
     /// One data plane of a host.
     pub fn proxy(&self, node: &NodeName, name: &str) -> String {
         self.at(format_args!("proxies/{node}/{name}"))
+    }
+
+    /// The events of all apps.
+    pub fn events(&self) -> String {
+        self.at(format_args!("events/"))
+    }
+
+    /// The events of an app, oldest first.
+    pub fn events_of(&self, app: &AppName) -> String {
+        self.at(format_args!("events/{app}/"))
     }
 
     /// One event; keys of an app sort by time.

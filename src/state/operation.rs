@@ -52,6 +52,12 @@ pub struct Request {
     /// The one service it is limited to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceName>,
+    /// The container whose inhibition is cleared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<ContainerId>,
+    /// Who asked, and why, where that has to be known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// What an operation does.
@@ -70,6 +76,8 @@ pub enum Verb {
     Remove,
     /// Makes an older revision serve.
     Rollback,
+    /// Lets a container be started again: a person answers for it.
+    ClearInhibition,
     /// Brings back what ACTIVE names, after a fault.
     Recover,
 }
@@ -84,6 +92,7 @@ impl Verb {
             Self::Restart => "restart",
             Self::Remove => "remove",
             Self::Rollback => "rollback",
+            Self::ClearInhibition => "clearInhibition",
             Self::Recover => "recover",
         }
     }
@@ -128,6 +137,8 @@ pub enum StepKind {
     Withdraw,
     /// Write the old container's inhibition.
     Inhibit,
+    /// Delete an inhibition.
+    Clear,
     /// Stop, remove, confirm gone, release binds.
     Retire,
     /// Remove by force what an earlier operation left behind.
@@ -164,6 +175,7 @@ impl StepKind {
         match self {
             Self::Withdraw => "withdraw",
             Self::Inhibit => "inhibit",
+            Self::Clear => "clear",
             Self::Retire => "retire",
             Self::Sweep => "sweep",
             Self::Provision => "provision",

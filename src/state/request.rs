@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::manifest::ServiceName;
 
-use super::ids::{OperationId, RevisionNumber};
+use super::ids::{ContainerId, OperationId, RevisionNumber};
 use super::operation::{Request, Verb};
 use super::text::shorten;
 
@@ -32,6 +32,12 @@ pub struct Asked {
     /// Remove in spite of `deletionProtection`.
     #[serde(default)]
     pub force: bool,
+    /// The container whose inhibition is cleared: its whole ID.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<ContainerId>,
+    /// Who clears it, and why; it is journaled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// The verbs that can be asked for.
@@ -50,6 +56,8 @@ pub enum AskedVerb {
     Remove,
     /// Make an older revision serve.
     Rollback,
+    /// Let a container be started again.
+    ClearInhibition,
 }
 
 /// Why a request is refused. Nothing was done.
@@ -72,6 +80,9 @@ pub enum RequestError {
     /// A rollback without a revision.
     #[error("rollback needs the revision to go back to")]
     NoRevision,
+    /// A clearance that leaves open what, by whom, or why.
+    #[error("clearInhibition needs the container's whole ID, and a note of who clears it and why")]
+    NoContainer,
 }
 
 /// Reads the ID of a request from the last part of its key.
@@ -110,6 +121,16 @@ impl Asked {
         if asked.force && verb != Verb::Remove {
             return refuse("force");
         }
+        if verb == Verb::ClearInhibition {
+            let note = asked.note.as_deref().map_or("", str::trim);
+            if asked.container.is_none() || note.is_empty() {
+                return Err(RequestError::NoContainer);
+            }
+        } else if asked.container.is_some() {
+            return refuse("container");
+        } else if asked.note.is_some() {
+            return refuse("note");
+        }
         match (verb, asked.revision) {
             (Verb::Rollback, None) => Err(RequestError::NoRevision),
             (Verb::Rollback, Some(_)) | (_, None) => Ok(asked),
@@ -131,11 +152,14 @@ impl Asked {
             AskedVerb::Restart => Verb::Restart,
             AskedVerb::Remove => Verb::Remove,
             AskedVerb::Rollback => Verb::Rollback,
+            AskedVerb::ClearInhibition => Verb::ClearInhibition,
         };
         Request {
             verb,
             revision: self.revision,
             service: self.service.clone(),
+            container: self.container.clone(),
+            note: self.note.clone(),
         }
     }
 }

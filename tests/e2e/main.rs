@@ -15,6 +15,11 @@ mod runtime_contract;
 mod store_contract;
 mod support;
 
+mod cli_apply;
+mod cli_containers;
+mod cli_get;
+mod cli_host;
+mod cli_verbs;
 mod command;
 mod crash;
 mod deploy;

@@ -2,7 +2,7 @@
 
 use podherd::manifest::Protocol;
 use podherd::reconcile::Verdict;
-use podherd::runtime::{Call, ContainerState};
+use podherd::runtime::{Behaviour, Call, ContainerState};
 use podherd::state::{ConditionType, Operation, OperationId, OutcomeKind};
 
 use crate::failing::refuses;
@@ -352,4 +352,45 @@ async fn other_apps_are_not_concerned() {
     ask(&world, "s-1", "verb: stop").await;
     world.settle("other").await;
     world.assert_serves("other", &["web"]);
+}
+
+/// Asks while the app's deployment fails again and again, so that it never settles.
+async fn ask_unsettled(world: &World, id: &str, asked: &str) {
+    world.request("blog", id, asked).await;
+    for _ in 0..10 {
+        if world.keys_with("/requests/").is_empty() {
+            return;
+        }
+        _ = world.pass("blog").await;
+    }
+    panic!("{id} isn't answered");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inhibition_is_cleared_by_somebody_who_answers_for_it() {
+    let world = World::new().await.images(&["web:1"]);
+    let world = world.image("web:sick", Behaviour::NeverReady);
+    let volume = |image| blog(image).with("web", "volumes: [{name: data, path: /data}]");
+    world.deploy(&volume("web:1")).await;
+    let before = world.serving("blog", "web");
+    world.put(&volume("web:sick")).await;
+    _ = world.pass("blog").await;
+    let inhibitions = || world.keys_with("/inhibitions/");
+    assert_eq!(inhibitions().len(), 1, "the old one may not come back");
+
+    let clear = |container: &str| {
+        format!("{{verb: clearInhibition, container: '{container}', note: 'ann@host: a copy'}}")
+    };
+    ask_unsettled(&world, "c-0", &clear("another")).await;
+    assert_eq!(outcome(&world, "c-0"), failed("NotInhibited"));
+    let nobodys = "{verb: clearInhibition, container: another}";
+    ask_unsettled(&world, "c-1", nobodys).await;
+    assert_eq!(operation(&world, "c-1"), None, "nobody answers for it");
+    assert_eq!(inhibitions().len(), 1);
+
+    ask_unsettled(&world, "c-2", &clear(before.container.as_str())).await;
+    assert_eq!(outcome(&world, "c-2").0, OutcomeKind::Success);
+    let note = operation(&world, "c-2").unwrap().request.note;
+    assert_eq!(note.as_deref(), Some("ann@host: a copy"));
+    assert_eq!(inhibitions(), Vec::<String>::new());
 }

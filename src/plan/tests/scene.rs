@@ -261,6 +261,8 @@ pub fn operation(id: &str, verb: Verb, steps: &[(StepKind, StepState)]) -> Opera
             verb,
             revision: None,
             service: None,
+            container: None,
+            note: None,
         },
         asked: false,
         incarnation: incarnation(),

@@ -13,6 +13,7 @@
 //! - [`secrets`]: secrets, and the list of volumes.
 //! - [`pull`], with the credentials of [`auth`]: what it tells, and why it failed.
 //! - [`streams`]: logs, events, and the output of a command.
+//! - [`frames`]: output taken apart. [`session`]: what a person does with a container.
 //! - [`userns`]: whether `userns: auto` can work.
 //! - [`calls`]: the [`Runtime`](super::Runtime) trait on top.
 
@@ -20,12 +21,14 @@ mod auth;
 mod calls;
 mod create;
 mod fault;
+mod frames;
 mod host_files;
 mod images;
 mod inspect;
 mod ports;
 mod pull;
 mod secrets;
+mod session;
 mod socket;
 mod streams;
 #[cfg(test)]
@@ -42,7 +45,9 @@ use super::{
 };
 pub use auth::{AuthFile, AuthFileError};
 use fault::Fault;
+pub use frames::Output;
 use inspect::Inspected;
+pub use session::{About, Input, Log, LogPart, Session, Usage};
 use socket::{Socket, encoded};
 
 /// How long each kind of call may take.

@@ -6,7 +6,8 @@
 //! - `wait` with an interval, and for more than one condition;
 //! - a pull, whose report carries an error, and its credentials;
 //! - a secret's value, as it is and without quotes;
-//! - events and logs, read frame by frame.
+//! - events and logs, read frame by frame;
+//! - a command's input and output, both ways.
 //!
 //! Connections are kept alive. One that broke is replaced by the next call, so a
 //! restarted service is found again without anybody's help.
@@ -20,6 +21,7 @@ use http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
+use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -143,6 +145,28 @@ impl Socket {
         Ok(answer)
     }
 
+    /// POST JSON, and go on without HTTP: both ways, until either side ends.
+    pub(super) async fn upgrade(&self, path: &str, body: &Value) -> Result<Upgraded, Fault> {
+        let body = serde_json::to_vec(body).map_err(|_| unreadable())?;
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(format!("{API}{path}"))
+            .header(header::HOST, "podman")
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::CONNECTION, "Upgrade")
+            .header(header::UPGRADE, "tcp")
+            .body(Full::new(Bytes::from(body)))
+            .map_err(|error| Fault::said(400, &error.to_string()))?;
+        let (_sender, answer) = self.send_on_new(request).await?;
+        match answer.status() {
+            StatusCode::SWITCHING_PROTOCOLS => {
+                let upgraded = hyper::upgrade::on(answer).await;
+                upgraded.map_err(|error| lost(&error))
+            }
+            status => Err(refusal(status, &read(answer.into_body()).await?)),
+        }
+    }
+
     async fn ask(
         &self,
         method: Method,
@@ -217,7 +241,7 @@ impl Socket {
             .await
             .map_err(|error| lost(&error))?;
         // It ends with the sender and the answer's body.
-        tokio::spawn(connection);
+        tokio::spawn(connection.with_upgrades());
         let answer = sender.send_request(request).await;
         answer
             .map(|answer| (sender, answer))

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream;
 use http::Method;
@@ -15,6 +16,7 @@ use serde::Deserialize;
 
 use super::super::{Labels, RuntimeError, RuntimeEvent, RuntimeEventKind, RuntimeEvents};
 use super::fault::{Fault, unreadable};
+use super::frames::Frames;
 use super::inspect::Inspected;
 use super::socket::encoded;
 use super::{Podman, bounded, faulty};
@@ -50,7 +52,7 @@ impl Podman {
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|error| Fault::Lost(error.to_string()))?;
                 if let Ok(data) = frame.into_data() {
-                    tail.read(&data);
+                    tail.read(data);
                 }
             }
             Ok(tail.into_lines())
@@ -174,12 +176,10 @@ pub(super) fn no_container(id: &ContainerId) -> RuntimeError {
     }
 }
 
-/// The last lines of a log that comes in frames: a byte that names the stream, three
-/// zeros, the length, and a piece of text. A line may take several frames.
+/// The last lines of a log that comes in frames.
 pub(super) struct Tail {
     most: usize,
-    header: Vec<u8>,
-    left: usize,
+    frames: Frames,
     line: Vec<u8>,
     lines: VecDeque<String>,
     bytes: usize,
@@ -189,30 +189,16 @@ impl Tail {
     pub(super) fn new(most: usize) -> Self {
         Self {
             most,
-            header: Vec::with_capacity(8),
-            left: 0,
+            frames: Frames::default(),
             line: Vec::new(),
             lines: VecDeque::new(),
             bytes: 0,
         }
     }
 
-    pub(super) fn read(&mut self, mut data: &[u8]) {
-        while !data.is_empty() {
-            if self.left == 0 {
-                let (head, rest) = data.split_at(data.len().min(8 - self.header.len()));
-                self.header.extend_from_slice(head);
-                data = rest;
-                if let [_, _, _, _, a, b, c, d] = self.header[..] {
-                    self.left = u32::from_be_bytes([a, b, c, d]) as usize;
-                    self.header.clear();
-                }
-            } else {
-                let (piece, rest) = data.split_at(data.len().min(self.left));
-                self.left -= piece.len();
-                data = rest;
-                self.text(piece);
-            }
+    pub(super) fn read(&mut self, mut data: Bytes) {
+        while let Some((_, piece)) = self.frames.next(&mut data) {
+            self.text(&piece);
         }
     }
 

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use bytes::Bytes;
 use std::time::Duration;
 
 use serde_json::json;
@@ -174,7 +175,7 @@ fn log_frames_become_lines_however_they_are_cut() {
     for size in 1..log.len() {
         let mut tail = Tail::new(3);
         for piece in log.chunks(size) {
-            tail.read(piece);
+            tail.read(Bytes::copy_from_slice(piece));
         }
         assert_eq!(
             tail.into_lines(),
@@ -187,7 +188,7 @@ fn log_frames_become_lines_however_they_are_cut() {
 fn a_log_without_line_ends_stays_bounded() {
     let mut tail = Tail::new(10);
     for _ in 0..100 {
-        tail.read(&framed(1, &[b'a'; 8192]));
+        tail.read(framed(1, &[b'a'; 8192]).into());
     }
     let lines = tail.into_lines();
     assert_eq!(lines.iter().map(String::len).sum::<usize>(), 64 * 1024);

@@ -27,7 +27,7 @@ pub mod world;
 pub use etcd::Etcd;
 pub use images::Image;
 pub use manifest::{manifest, with, with_volume};
-pub use podherd::{Options, Podherd, Response, Store, podherd};
+pub use podherd::{Options, Podherd, Response, Store, ask, cli, podherd};
 pub use podman::Podman;
 pub use registry::{Fault, Registry, Scheme};
 pub use sandbox::{Net, Process, Sandbox};

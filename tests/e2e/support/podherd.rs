@@ -1,7 +1,8 @@
 //! The real binary, and what can be seen of it from outside.
 
+use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::Output;
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -210,6 +211,38 @@ impl Drop for Podherd {
             );
         }
     }
+}
+
+/// Runs `podherd …` on the world's etcd to its end, with a standard input; answers its
+/// exit code, and what it printed on both outputs.
+pub fn cli(world: &World, arguments: &[&str], input: &str) -> (i32, String, String) {
+    let mut command = world.sandbox.command("env");
+    command.arg(format!("PODHERD_ETCD={}", world.etcd.url()));
+    command.arg(format!("PODHERD_PODMAN={}", world.podman.url()));
+    command.arg(env!("CARGO_BIN_EXE_podherd")).args(arguments);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().expect("podherd starts");
+    // It may end without reading it all.
+    let _ = child
+        .stdin
+        .take()
+        .expect("piped")
+        .write_all(input.as_bytes());
+    let output = child.wait_with_output().expect("its output");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let code = output.status.code().expect("it wasn't ended by a signal");
+    (code, text(&output.stdout), text(&output.stderr))
+}
+
+/// The same of a command that must go well; answers what it printed.
+#[track_caller]
+pub fn ask(world: &World, arguments: &[&str]) -> String {
+    let (code, out, err) = cli(world, arguments, "");
+    assert_eq!(code, 0, "{arguments:?}: {out}{err}");
+    out
 }
 
 /// Runs `podherd …` to its end, inside the world.
