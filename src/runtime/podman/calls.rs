@@ -29,6 +29,8 @@ use crate::state::ContainerId;
 const WAIT: Duration = Duration::from_secs(5);
 /// How long the clean-up after an end is waited for.
 const CLEAN_UP: Duration = Duration::from_secs(5);
+/// How long the forwarding of ports may outlive the clean-up without root.
+const FORWARDING: Duration = Duration::from_secs(1);
 /// How long a wait survives a service that can't be reached.
 const AWAY: Duration = Duration::from_secs(10);
 /// Pause before such a service is asked again.
@@ -109,6 +111,8 @@ impl Podman {
         let wait = self.socket.post::<Value>(&path, None, Repeat::Safe);
         // Should that never come, the start shows what follows.
         let _ = timeout(CLEAN_UP, wait).await;
+        // Podman says so a moment before the forwarding has really ended.
+        sleep(FORWARDING).await;
     }
 
     /// One wait for the end, until it comes or the time is over.
