@@ -231,10 +231,8 @@ fn used(records: &AppRecords, app: &AppName) -> BTreeMap<SecretName, BTreeSet<St
             }
         }
     };
-    for (name, active) in &records.active.services {
-        let mut revisions = records.revisions.iter();
-        let revision = revisions.find(|revision| revision.number == active.revision);
-        if let Some(pinned) = revision.and_then(|revision| revision.services.get(name)) {
+    for name in records.active.services.keys() {
+        if let Some(pinned) = records.active.pinned(name, &records.revisions) {
             note(name.to_string(), &pinned.spec);
         }
     }

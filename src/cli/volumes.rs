@@ -91,10 +91,8 @@ fn users(
 ) -> BTreeMap<String, BTreeSet<String>> {
     let prefix = own_prefix(app, incarnation);
     let mut users: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (service, active) in &records.active.services {
-        let mut revisions = records.revisions.iter();
-        let revision = revisions.find(|revision| revision.number == active.revision);
-        let pinned = revision.and_then(|revision| revision.services.get(service));
+    for service in records.active.services.keys() {
+        let pinned = records.active.pinned(service, &records.revisions);
         for volume in pinned.iter().flat_map(|pinned| &pinned.spec.volumes) {
             let name = format!("{prefix}{}", volume.name);
             users.entry(name).or_default().insert(service.to_string());

@@ -12,7 +12,7 @@ use crate::traffic::{AppRoutes, Backend, HttpRule, StreamRule};
 pub fn routes(incarnation: Incarnation, active: &Active, revisions: &[Revision]) -> AppRoutes {
     let mut routes = empty(incarnation);
     for (name, service) in &active.services {
-        if let Some(pinned) = pinned(name, service, revisions) {
+        if let Some(pinned) = active.pinned(name, revisions) {
             add_rules(&mut routes, name, pinned, Some(service));
         }
     }
@@ -22,7 +22,7 @@ pub fn routes(incarnation: Incarnation, active: &Active, revisions: &[Revision])
 /// The published execution of each service whose liveness is to be asked.
 pub fn watched(active: &Active, revisions: &[Revision]) -> BTreeMap<ServiceName, Option<Watched>> {
     let watched = |name: &ServiceName, service: &ActiveService| {
-        let pinned = pinned(name, service, revisions)?;
+        let pinned = active.pinned(name, revisions)?;
         Some(Watched {
             container: service.container.clone(),
             started_at: service.verified?,
@@ -52,17 +52,6 @@ fn empty(incarnation: Incarnation) -> AppRoutes {
         tcp: Vec::new(),
         udp: Vec::new(),
     }
-}
-
-fn pinned<'r>(
-    name: &ServiceName,
-    service: &ActiveService,
-    revisions: &'r [Revision],
-) -> Option<&'r PinnedService> {
-    let revision = revisions
-        .iter()
-        .find(|revision| revision.number == service.revision)?;
-    revision.services.get(name)
 }
 
 fn add_rules(

@@ -186,15 +186,12 @@ impl Snapshot {
 
     /// A revision by its number.
     pub fn revision(&self, number: RevisionNumber) -> Option<&Revision> {
-        self.records
-            .revisions
-            .iter()
-            .find(|revision| revision.number == number)
+        Revision::numbered(&self.records.revisions, number)
     }
 
     /// What the effective generation of a service was made from.
     pub fn pinned(&self, service: &ServiceName) -> Option<&PinnedService> {
-        let active = self.records.active.services.get(service)?;
-        self.revision(active.revision)?.services.get(service)
+        let records = &self.records;
+        records.active.pinned(service, &records.revisions)
     }
 }

@@ -84,8 +84,7 @@ impl Run<'_> {
 
     /// What the effective generation of a service was made from.
     pub(super) fn pinned(&self, service: &ServiceName) -> Option<&PinnedService> {
-        let active = self.active.services.get(service)?;
-        self.revision(active.revision)?.services.get(service)
+        self.active.pinned(service, &self.revisions)
     }
 
     /// What a revision says of a service.
@@ -108,9 +107,7 @@ impl Run<'_> {
     }
 
     pub(super) fn revision(&self, number: RevisionNumber) -> Option<&Revision> {
-        self.revisions
-            .iter()
-            .find(|revision| revision.number == number)
+        Revision::numbered(&self.revisions, number)
     }
 
     /// Deletes the oldest revisions that nothing names.

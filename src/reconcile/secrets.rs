@@ -43,10 +43,8 @@ impl Context {
             return Ok(Versions::new());
         };
         let mut wanted = BTreeSet::new();
-        for (name, service) in &records.active.services {
-            let mut revisions = records.revisions.iter();
-            let revision = revisions.find(|revision| revision.number == service.revision);
-            if let Some(pinned) = revision.and_then(|revision| revision.services.get(name)) {
+        for name in records.active.services.keys() {
+            if let Some(pinned) = records.active.pinned(name, &records.revisions) {
                 let needed = NeededSecrets::of(app, live.incarnation, &pinned.spec);
                 wanted.extend(needed.all().into_iter().map(str::to_owned));
             }

@@ -10,6 +10,7 @@ use crate::manifest::{NodeName, PortName, Protocol, ServiceName};
 
 use super::ids::{ContainerId, Digest, RevisionNumber};
 use super::record::Record;
+use super::revision::{PinnedService, Revision};
 use super::secrets::TakenSecrets;
 
 /// The durable record of what serves now.
@@ -73,6 +74,18 @@ impl Bind {
             ip => ip,
         };
         SocketAddr::new(ip, self.host)
+    }
+}
+
+impl Active {
+    /// What the effective generation of a service was made from.
+    pub fn pinned<'r>(
+        &self,
+        service: &ServiceName,
+        revisions: &'r [Revision],
+    ) -> Option<&'r PinnedService> {
+        let number = self.services.get(service)?.revision;
+        Revision::numbered(revisions, number)?.services.get(service)
     }
 }
 

@@ -44,6 +44,13 @@ pub struct PinnedService {
     pub networks: Vec<SharedNetwork>,
 }
 
+impl Revision {
+    /// The revision of this number.
+    pub fn numbered(all: &[Self], number: RevisionNumber) -> Option<&Self> {
+        all.iter().find(|revision| revision.number == number)
+    }
+}
+
 impl Record for Revision {
     const SCHEMA: u32 = 1;
     const KIND: &'static str = "revision";
