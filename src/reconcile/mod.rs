@@ -15,7 +15,8 @@
 //! - `diagnostics` is what the journal keeps of a container that failed, and
 //!   `redact` what it leaves out of that.
 //! - `requests` answers what people ask for by key.
-//! - `recover` reconciles an operation that was interrupted.
+//! - `recover` reconciles an operation that was interrupted; `upkeep` performs those that
+//!   aren't deployments.
 //! - `failpoint` lets a test crash it anywhere.
 //! - `damage` tells people of a record that can't be read.
 //! - `siblings` looks after the other services while one is probed.
@@ -57,6 +58,7 @@ mod siblings;
 mod status;
 mod supersede;
 mod traffic;
+mod upkeep;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,25 +1,20 @@
 //! What a crash, a lost leadership or a failed clean-up left.
 
-use std::collections::BTreeMap;
-
-use tokio_util::sync::CancellationToken;
-
-use crate::manifest::{AppName, ServiceName};
-use crate::plan::{self, Action, Health, Phase, Snapshot};
+use crate::manifest::ServiceName;
+use crate::plan::{self, Health, Phase, Snapshot};
 use crate::runtime::Container;
 use crate::sabotage::{self, Defect};
 use crate::state::{
     BindClaim, Inhibition, InhibitionReason, Operation, OperationId, Outcome, OutcomeKind,
-    Ownership, Resources, StepKind, StepState, Verb, labels,
+    StepKind, StepState, labels,
 };
 use crate::store::{Changes, Kept};
 use crate::traffic::Backend;
 
-use super::error::{Failure, ReconcileError};
+use super::Reconciler;
+use super::error::ReconcileError;
 use super::journal::Journal;
 use super::ports::HostPort;
-use super::run::Begin;
-use super::{Reconciler, Verdict};
 
 impl Reconciler {
     /// Reconciles an operation that was interrupted. A candidate that ACTIVE
@@ -153,55 +148,6 @@ impl Reconciler {
             changes.delete(keys.inhibition(&snapshot.app, service, container));
         }
     }
-
-    /// Performs an operation that isn't a deployment. When it fails, the pass
-    /// ends, and the next one waits longer each time.
-    pub(super) async fn upkeep(
-        &self,
-        snapshot: &Snapshot,
-        verb: Verb,
-        actions: &[Action],
-        unfetched: BTreeMap<ServiceName, Failure>,
-        cancel: &CancellationToken,
-    ) -> Result<Option<Verdict>, ReconcileError> {
-        let app = &snapshot.app;
-        let live = snapshot.records.ownership.clone();
-        let Some(ownership) = live.or_else(|| ended(snapshot)) else {
-            tracing::warn!(app = %app, "ACTIVE without an ownership record: nothing is done");
-            return Ok(Some(Verdict::Settled));
-        };
-        let begin = Begin {
-            source: source(snapshot, verb, actions),
-            unfetched,
-            ..Begin::of(verb, ownership)
-        };
-        let outcome = self.operate(snapshot, begin, actions, cancel).await?;
-        if outcome.result == OutcomeKind::Success {
-            return Ok(None);
-        }
-        self.show(app).await?;
-        Ok(Some(Verdict::Again(self.pacing.pause(&self.ctx, app))))
-    }
-
-    /// Writes the status as it is now.
-    async fn show(&self, app: &AppName) -> Result<(), ReconcileError> {
-        let snapshot = self.observe(app).await?;
-        self.write_status(&snapshot, &self.resting_phase(&snapshot))
-            .await
-    }
-}
-
-/// The manifest that the operation speaks of: the one that is removed with the app,
-/// or rolled back.
-fn source(snapshot: &Snapshot, verb: Verb, actions: &[Action]) -> i64 {
-    let taken = actions.iter().find_map(|action| match action {
-        Action::End { manifest } => *manifest,
-        _ => None,
-    });
-    match verb {
-        Verb::Rollback => snapshot.desired.source(),
-        _ => taken.unwrap_or(0),
-    }
 }
 
 /// The containers that the operation made and that ACTIVE doesn't name.
@@ -254,20 +200,4 @@ fn interrupted(operation: &Operation) -> Outcome {
         message: "the controller was interrupted; what was left is reconciled".to_owned(),
         retryable: true,
     }
-}
-
-/// The incarnation of leftovers whose app was removed.
-fn ended(snapshot: &Snapshot) -> Option<Ownership> {
-    let label = snapshot
-        .containers
-        .first()?
-        .labels
-        .get(labels::INCARNATION)?;
-    Some(Ownership {
-        incarnation: crate::state::Incarnation(label.parse().ok()?),
-        since: jiff::Timestamp::UNIX_EPOCH,
-        deletion_protection: false,
-        resources: Resources::default(),
-        shared_networks: BTreeMap::new(),
-    })
 }

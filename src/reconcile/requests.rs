@@ -6,13 +6,14 @@
 use tokio_util::sync::CancellationToken;
 
 use crate::plan::{self, Answer, Pending, Snapshot};
-use crate::state::{Event, EventType, RevisionNumber, Verb};
+use crate::state::{Event, EventType, Revision, RevisionNumber};
 
 use super::Reconciler;
 use super::error::{Failure, ReconcileError, StepError};
 use super::images::Fetched;
 use super::preflight::named;
 use super::run::{Begin, Claimed};
+use super::upkeep::source;
 
 impl Reconciler {
     /// Does what the request leads to.
@@ -44,10 +45,14 @@ impl Reconciler {
             return Ok(self.ctx.records.forget(pending.key.clone()).await?);
         };
         let verb = claimed.request.verb;
-        let refused = matches!(answer, Answer::Refused { .. });
-        let mut begin = Begin {
+        let source = match &answer {
             // What is refused says nothing about the manifest.
-            source: if refused { 0 } else { source(snapshot, verb) },
+            Answer::Refused { .. } => 0,
+            Answer::Perform(actions) => source(snapshot, verb, actions),
+            _ => source(snapshot, verb, &[]),
+        };
+        let mut begin = Begin {
+            source,
             asked: Some(claimed),
             ..Begin::of(verb, ownership)
         };
@@ -124,7 +129,7 @@ impl Reconciler {
     async fn check_rollback(
         &self,
         snapshot: &Snapshot,
-        revision: &crate::state::Revision,
+        revision: &Revision,
         cancel: &CancellationToken,
     ) -> Result<(), StepError> {
         for (name, pinned) in &revision.services {
@@ -142,14 +147,5 @@ impl Reconciler {
             }
         }
         self.check_revision(snapshot, revision).await
-    }
-}
-
-/// The manifest that the operation speaks of: what is removed with the app, or what
-/// a rollback turns away from.
-fn source(snapshot: &Snapshot, verb: Verb) -> i64 {
-    match verb {
-        Verb::Remove | Verb::Rollback => snapshot.desired.source(),
-        _ => 0,
     }
 }
