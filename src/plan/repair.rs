@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::manifest::{RestartPolicy, ServiceName};
 use crate::runtime::ContainerState;
 use crate::sabotage::{self, Defect};
-use crate::state::{ActiveService, StepKind, StepState, Verb};
+use crate::state::{ActiveService, Step, StepKind, StepState, Verb};
 
 use super::health::{Health, health, retired_by_deploy};
 use super::policy::LOOK_AGAIN;
@@ -146,35 +146,37 @@ pub(super) fn restarts(snapshot: &Snapshot, name: &ServiceName) -> RestartPolicy
 }
 
 /// Whether a recovery set out to restart the service's container, for it failed its
-/// liveness, and didn't come to that. Nobody else remembers.
+/// liveness, and nothing came of it since. Nobody else remembers.
 fn meant_to_restart(snapshot: &Snapshot, name: &ServiceName) -> bool {
-    let recoveries = snapshot
-        .operations()
-        .filter(|operation| operation.request.verb == Verb::Recover);
-    let steps = recoveries.flat_map(|operation| operation.steps.iter().rev());
-    let mut of_it = steps.filter(|step| step.service.as_ref() == Some(name));
-    let last = of_it.find(|step| match step.kind {
-        StepKind::Start | StepKind::Publish => step.state == StepState::Succeeded,
-        StepKind::Stop => true,
-        _ => false,
-    });
-    last.is_some_and(|step| step.kind == StepKind::Stop)
+    newest_word(snapshot, name, |verb, step| match step.kind {
+        StepKind::Stop if verb == Verb::Recover => Some(true),
+        StepKind::Start | StepKind::Publish if step.state == StepState::Succeeded => Some(false),
+        _ => None,
+    })
 }
 
 /// Whether it was us who stopped the service's container, to start it again, and
 /// didn't come to do that. Its exit code says nothing then.
 fn half_restarted(snapshot: &Snapshot, name: &ServiceName) -> bool {
+    newest_word(snapshot, name, |verb, step| match step.kind {
+        StepKind::Stop if step.started_at.is_some() => Some(true),
+        // A restart that makes the container again, for its secrets changed.
+        StepKind::Retire if verb == Verb::Restart && step.started_at.is_some() => Some(true),
+        StepKind::Start if step.state == StepState::Succeeded => Some(false),
+        _ => None,
+    })
+}
+
+/// What the newest step of the service says that says anything.
+fn newest_word(
+    snapshot: &Snapshot,
+    name: &ServiceName,
+    says: impl Fn(Verb, &Step) -> Option<bool>,
+) -> bool {
     let steps = snapshot.operations().flat_map(|operation| {
         let verb = operation.request.verb;
         operation.steps.iter().rev().map(move |step| (verb, step))
     });
     let mut of_it = steps.filter(|(_, step)| step.service.as_ref() == Some(name));
-    let last = of_it.find(|(verb, step)| match step.kind {
-        StepKind::Stop => step.started_at.is_some(),
-        // A restart that makes the container again, for its secrets changed.
-        StepKind::Retire => *verb == Verb::Restart && step.started_at.is_some(),
-        StepKind::Start => step.state == StepState::Succeeded,
-        _ => false,
-    });
-    last.is_some_and(|(_, step)| step.kind != StepKind::Start)
+    of_it.find_map(|(verb, step)| says(verb, step)) == Some(true)
 }
