@@ -106,6 +106,10 @@ impl Podman {
         if rustix::process::geteuid().is_root() {
             return;
         }
+        let found = self.look(id.as_str()).await;
+        if !matches!(found, Ok(Some(now)) if now.state == ContainerState::Exited) {
+            return;
+        }
         let path =
             format!("/containers/{id}/wait?condition=exited&condition=configured&interval=20ms");
         let wait = self.socket.post::<Value>(&path, None, Repeat::Safe);
@@ -221,7 +225,11 @@ impl Runtime for Podman {
 
     async fn start(&self, id: &ContainerId) -> Result<(), RuntimeError> {
         let container = self.api.containers().get(id.as_str());
-        let started = bounded("start", self.deadlines.start, container.start(None)).await?;
+        let start = async {
+            self.cleaned_up(id).await;
+            container.start(None).await
+        };
+        let started = bounded("start", self.deadlines.start, start).await?;
         let fault = match faulty(started) {
             Ok(()) => return Ok(()),
             Err(fault @ Fault::Lost(_)) => return Err(fault.of_call("start")),
@@ -266,10 +274,7 @@ impl Runtime for Podman {
         loop {
             match self.look(id.as_str()).await {
                 Ok(None) => return Ok(true),
-                Ok(Some(now)) if !now.state.may_run() => {
-                    self.cleaned_up(id).await;
-                    return Ok(true);
-                }
+                Ok(Some(now)) if !now.state.may_run() => return Ok(true),
                 Ok(Some(_)) => reached = Instant::now(),
                 Err(error) if reached.elapsed() >= AWAY || !error.is_ambiguous() => {
                     return Err(error);
