@@ -6,11 +6,25 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::crash::double_writers;
-use crate::support::{Image, Options, Podherd, World, manifest, until, with, with_volume};
+use crate::support::{
+    Image, Options, Podherd, World, condition, manifest, until, with, with_volume,
+};
 
 /// Of these steps nothing is between their beginning and their effect that isn't met at
 /// another one's: they are writes, or begin with one.
 const WRITES: [&str; 4] = ["publish", "traffic", "outcome", "end"];
+
+/// The steps by which a generation that writes is ended.
+const ENDED: [&str; 3] = ["withdraw", "inhibit", "retire"];
+/// The steps by which one is made.
+const MADE: [&str; 6] = [
+    "provision",
+    "create",
+    "start",
+    "probe",
+    "publish",
+    "traffic",
+];
 
 /// A Podherd that dies where it is told to.
 struct Mortal {
@@ -69,6 +83,21 @@ impl Mortal {
             .wait_serving(&self.world);
     }
 
+    /// Dies at each point of a replacement, by one of these images and the other in turn.
+    fn replace_at(
+        &mut self,
+        points: &[String],
+        images: [(Image, u8); 2],
+        text: impl Fn(Image) -> String,
+    ) {
+        for (point, (image, version)) in points.iter().zip(images.into_iter().cycle()) {
+            self.die_at(point, |it| {
+                it.world.apply("blog", &text(image));
+            });
+            self.serves(version, point);
+        }
+    }
+
     /// What must hold after every crash, once the app has come to rest.
     fn check(&self, point: &str) {
         let world = &self.world;
@@ -125,15 +154,7 @@ fn points(verb: &str, steps: &[&str]) -> Vec<String> {
 #[test]
 fn a_first_deployment() {
     let mut mortal = Mortal::start();
-    let steps = [
-        "provision",
-        "create",
-        "start",
-        "probe",
-        "publish",
-        "traffic",
-    ];
-    for point in points("deploy", &steps) {
+    for point in points("deploy", &MADE) {
         mortal.die_at(&point, |it| {
             it.world.apply("blog", &manifest("blog", Image::Web1));
         });
@@ -149,27 +170,14 @@ fn a_first_deployment() {
 #[test]
 fn a_replacement_of_a_writer() {
     let mut mortal = Mortal::start();
-    let steps = [
-        "withdraw",
-        "inhibit",
-        "retire",
-        "provision",
-        "create",
-        "start",
-        "probe",
-        "publish",
-        "traffic",
-    ];
     mortal
         .world
         .deploy("blog", &with_volume("blog", Image::Writer1));
-    let versions = [(Image::Writer2, 2), (Image::Writer1, 1)];
-    for (point, (image, version)) in points("deploy", &steps).iter().zip(versions.iter().cycle()) {
-        mortal.die_at(point, |it| {
-            it.world.apply("blog", &with_volume("blog", *image));
-        });
-        mortal.serves(*version, point);
-    }
+    mortal.replace_at(
+        &points("deploy", &[&ENDED[..], &MADE].concat()),
+        [(Image::Writer2, 2), (Image::Writer1, 1)],
+        |image| with_volume("blog", image),
+    );
 }
 
 #[test]
@@ -188,13 +196,11 @@ fn an_overlapping_replacement() {
     ];
     let text = |image: Image| with("blog", image.reference(), "update: {strategy: overlap}");
     mortal.world.deploy("blog", &text(Image::Web1));
-    let versions = [(Image::Web2, 2), (Image::Web1, 1)];
-    for (point, (image, version)) in points("deploy", &steps).iter().zip(versions.iter().cycle()) {
-        mortal.die_at(point, |it| {
-            it.world.apply("blog", &text(*image));
-        });
-        mortal.serves(*version, point);
-    }
+    mortal.replace_at(
+        &points("deploy", &steps),
+        [(Image::Web2, 2), (Image::Web1, 1)],
+        text,
+    );
 }
 
 #[test]
@@ -275,18 +281,10 @@ fn a_removal() {
 #[test]
 fn a_rollback() {
     let mut mortal = Mortal::start();
-    let steps = [
-        "withdraw",
-        "inhibit",
-        "retire",
-        "provision",
-        "create",
-        "start",
-        "probe",
-        "publish",
-        "traffic",
-    ];
-    for (round, point) in points("rollback", &steps).iter().enumerate() {
+    for (round, point) in points("rollback", &[&ENDED[..], &MADE].concat())
+        .iter()
+        .enumerate()
+    {
         mortal
             .world
             .deploy("blog", &with_volume("blog", Image::Writer1));
@@ -299,7 +297,12 @@ fn a_rollback() {
         let asked = format!("{{verb: rollback, revision: {to}}}");
         mortal.die_at(point, |it| it.request(&id, &asked));
         mortal.answered(&id);
-        // One that was cut off before it published gives way to the manifest.
+        // One that was cut off gives way to the manifest: only at rest it can be told which
+        // of the two serves.
+        until(&format!("{point}: it is at rest"), || {
+            let status = mortal.world.status("blog").unwrap_or_default();
+            condition(&status, "Progressing").is_some_and(|it| it["status"] == "False")
+        });
         let version = |it: &Mortal| it.podherd.get(&it.world, "blog.test", "/").body;
         until("one of the two answers", || {
             version(&mortal).starts_with("demo-web version")
