@@ -155,11 +155,6 @@ impl Keys {
         self.at(format_args!("state/inhibitions/{app}/"))
     }
 
-    /// All inhibitions of one service.
-    pub fn inhibitions_of(&self, app: &AppName, service: &ServiceName) -> String {
-        self.at(format_args!("state/inhibitions/{app}/{service}/"))
-    }
-
     /// One inhibition.
     pub fn inhibition(
         &self,

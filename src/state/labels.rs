@@ -15,5 +15,3 @@ pub const OPERATION: &str = "io.podherd.operation";
 pub const SECRET: &str = "io.podherd.secret";
 /// On a shared network, instead of an app and an incarnation: its name.
 pub const NETWORK: &str = "io.podherd.network";
-/// The volume's name within the app.
-pub const VOLUME: &str = "io.podherd.volume";

@@ -19,4 +19,4 @@ pub use metrics::{
     ReconcileMetrics, RequestMetrics,
 };
 pub use server::serve;
-pub use trace::{LogFormat, TraceError, init, operation_span};
+pub use trace::{LogFormat, TraceError, init};

@@ -1,13 +1,9 @@
-//! Structured logs, and the span of an operation.
+//! Structured logs.
 
 use std::io::IsTerminal;
 
-use tracing::Span;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
-
-use crate::manifest::AppName;
-use crate::state::OperationId;
 
 /// How a log line looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize, clap::ValueEnum)]
@@ -64,16 +60,4 @@ pub fn init(format: LogFormat, filter: &str) -> Result<(), TraceError> {
             .try_init(),
     }
     .map_err(|error| TraceError::Taken(error.to_string()))
-}
-
-/// The span of one operation; `service` is filled in with [`Span::record`]
-/// while a step works on one.
-pub fn operation_span(app: &AppName, verb: &'static str, operation: &OperationId) -> Span {
-    tracing::info_span!(
-        "operation",
-        %app,
-        verb,
-        %operation,
-        service = tracing::field::Empty,
-    )
 }
